@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use cheetah_custody as custody;
-use cheetah_custody::{CustodyEvent, Known, SigningKey, ledger, verify_log};
+use cheetah_custody::{Custodian, CustodyEvent, Known, SigningKey, verify_log};
 use pyo3::prelude::*;
 
-use crate::failure;
+use crate::{failure, room};
 
 /// A log open for appending: see `_native.pyi`.
 #[pyclass(frozen, module = "cheetah._native")]
@@ -26,10 +26,9 @@ impl CustodyLog {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let opened = py.detach(|| {
-            ledger::usual_directory().into_iter().for_each(ledger::keep_in);
             let key = SigningKey::own()?;
             let id = key.public().id().to_string();
-            custody::CustodyLog::open(&path, key).map(|log| (log, id))
+            custody::CustodyLog::open(&path, key, &Custodian::of_user(room::credential())).map(|log| (log, id))
         });
         let (log, key) = opened.map_err(|error| failure::of(&error))?;
         Ok(Self { log: Mutex::new(Some(log)), key })

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::open_options::OpenOptions;
 use crate::search::{Hits, Wanted};
-use crate::{failure, room, runtime};
+use crate::{failure, runtime};
 
 /// The largest single request. A larger read is split, so that it never needs twice its memory.
 const PIECE_BYTES: usize = 16 << 20;
@@ -49,11 +49,11 @@ impl Device {
     /// Opens a source.
     #[new]
     fn new(py: Python<'_>, source: &str, options: &OpenOptions) -> PyResult<Self> {
-        room::enter(py)?;
-        let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
+        let access = options.access(py)?;
+        let opened = runtime::wait(py, OpenedSource::open(source, &access))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        let (sector_size, patience) = (opened.identity.sector_size, options.access().timeout);
+        let (sector_size, patience) = (opened.identity.sector_size, options.timeout);
         let (unlocked, locked) = unlocked(&opened)?;
         Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, unlocked, locked, patience })
     }
@@ -116,7 +116,7 @@ impl Device {
     ) -> PyResult<Hits> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("search of a closed device"))?;
-        Hits::begin(py, (source, opened), wanted, (at_nodes, workers), self.patience)
+        Hits::begin(py, (source, opened), wanted, (at_nodes, workers))
     }
 
     /// Closes the source. Reads in progress in other threads complete.

@@ -8,11 +8,20 @@ use cheetah_source::{Access, CacheOption, Keys};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::failure;
+use crate::{failure, room};
 
 /// The options for opening a source, always read-only.
 #[pyclass(frozen, module = "cheetah._native")]
-pub struct OpenOptions(Access);
+pub struct OpenOptions {
+    /// How long a server or a node may take to answer.
+    pub timeout: Duration,
+    cache: Option<CacheOption>,
+    foresight: bool,
+    prefetch: u64,
+    allow_lost: bool,
+    /// The keys that are tried on encrypted volumes.
+    unlock: Option<Arc<Keys>>,
+}
 
 #[pymethods]
 impl OpenOptions {
@@ -37,14 +46,26 @@ impl OpenOptions {
         let cache = cache.map_err(|error| PyValueError::new_err(format!("cache: {error}")))?;
         let keys = (!unlock.is_empty()).then(|| py.detach(|| Keys::read(&unlock))).transpose();
         let unlock = keys.map_err(|error| failure::of(&error))?.map(Arc::new);
-        let plain = Access::read_once(timeout);
-        Ok(Self(Access { cache, foresight, prefetch_bytes: prefetch, allow_lost, in_order: false, unlock, ..plain }))
+        Ok(Self { timeout, cache, foresight, prefetch, allow_lost, unlock })
     }
 }
 
 impl OpenOptions {
-    /// Returns the options for [`cheetah_source::OpenedSource::open`].
-    pub fn access(&self) -> &Access {
-        &self.0
+    /// Returns the options for [`cheetah_source::OpenedSource::open`], as a member of the room.
+    ///
+    /// # Errors
+    ///
+    /// If the room cannot be used.
+    pub fn access(&self, py: Python<'_>) -> PyResult<Access> {
+        let plain = Access::read_once(room::enter(py)?.session(self.timeout));
+        Ok(Access {
+            cache: self.cache.clone(),
+            foresight: self.foresight,
+            prefetch_bytes: self.prefetch,
+            allow_lost: self.allow_lost,
+            in_order: false,
+            unlock: self.unlock.clone(),
+            ..plain
+        })
     }
 }

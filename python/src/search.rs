@@ -3,7 +3,6 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
 use cheetah_device::coverage::State;
 use cheetah_error::{Error, Result};
@@ -85,7 +84,6 @@ impl Hits {
         (source, opened): (&str, &OpenedSource),
         wanted: Wanted,
         (at_nodes, workers): (bool, Option<usize>),
-        timeout: Duration,
     ) -> PyResult<Self> {
         let begun = runtime::wait(py, async {
             let order = wanted.order()?;
@@ -93,7 +91,7 @@ impl Hits {
             let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
             let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
             let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-            let options = SearchOptions { at_nodes, workers, timeout };
+            let options = SearchOptions { at_nodes, workers };
             let searching = opened.search(source, (&order, &search), options).await;
             let searching = searching.map_err(|error| error.within(source))?;
             let outcome = Outcome::new(opened.size(), search.patterns().len());

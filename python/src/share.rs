@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::device::unlocked;
 use crate::open_options::OpenOptions;
-use crate::{failure, room, runtime};
+use crate::{failure, runtime};
 
 /// The maximum number of connections: a hub has a worker per processor, each with a few connections.
 const CONNECTIONS_MAX: usize = 4096;
@@ -63,8 +63,8 @@ impl Share {
     /// Opens a source, and serves it on a new socket at `socket`.
     #[new]
     fn new(py: Python<'_>, source: &str, socket: PathBuf, options: &OpenOptions) -> PyResult<Self> {
-        room::enter(py)?;
-        let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
+        let access = options.access(py)?;
+        let opened = runtime::wait(py, OpenedSource::open(source, &access))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let (unlocked, locked) = unlocked(&opened)?;
@@ -82,7 +82,7 @@ impl Share {
             let stopped = async { _ = stopped.await };
             Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        let (sector_size, patience) = (opened.identity.sector_size, options.access().timeout);
+        let (sector_size, patience) = (opened.identity.sector_size, options.timeout);
         let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
         Ok(Self { serving, uri, name, size, sector_size, lost, unlocked, locked, patience })
     }

@@ -1,13 +1,13 @@
 //! The command line. Each verb defines its own options, in [`crate::commands`].
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use cheetah_custody::{FillLog, ledger};
-use cheetah_drive::sealed;
+use cheetah_custody::Custodian;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
-use cheetah_seal::{SealError, keyring};
+use cheetah_seal::{Keyring, SealError};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -19,7 +19,7 @@ use crate::desk::Desk;
 use crate::failure::Result;
 use crate::overview;
 use crate::room::drives::Named;
-use crate::room::{Participation, WithoutRoom, archive, enter};
+use crate::room::{Entered, Participation, WithoutRoom, archive, enter};
 use crate::ui::Ui;
 
 /// The command line of this process.
@@ -198,22 +198,29 @@ impl Cli {
     /// Runs the verb.
     pub async fn run(self, ui: &Ui) -> Result<()> {
         let (ui, Self { global, mut command }) = (*ui, self);
-        let mut desk = Desk { room: global.room, upkeep: None };
+        let keyring = Arc::<Keyring>::default();
         let unusable = |error: SealError| crate::commands::seal::unusable(&error);
-        global.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
-        global.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
-        ledger::usual_directory().into_iter().for_each(ledger::keep_in);
-        if global.accept_unverified {
-            sealed::accept_unverified(|file, ranges| FillLog::beside(&file.path).accepted_unverified(ranges));
-        }
-        if let Some(participation) = command.participation() {
-            desk.upkeep = enter(desk.room.as_deref(), participation, ui).await?;
-        }
+        global.identity.iter().try_for_each(|file| keyring.add_identities(file)).map_err(unusable)?;
+        global.passphrase_file.iter().try_for_each(|file| keyring.add_passphrase(file)).map_err(unusable)?;
+        let Entered { credentials, upkeep, archive } = match command.participation() {
+            Some(participation) => enter(global.room.as_deref(), participation, ui).await?,
+            None => Entered::default(),
+        };
+        let desk = Desk {
+            room: global.room,
+            upkeep,
+            archive,
+            custodian: Custodian::of_user(credentials.acting_as()),
+            credentials,
+            keyring,
+            accepts_unverified: global.accept_unverified,
+        };
         for named in command.drives() {
             named.resolve(ui).await?;
         }
-        let result = command.run(desk, ui).await;
-        archive::give(ui).await;
+        let drives = archive::DriveFiles::named(command.drive_files());
+        let result = command.run(&desk, ui).await;
+        archive::give(&desk, drives, ui).await;
         result
     }
 }
@@ -258,6 +265,15 @@ impl Command {
         }
     }
 
+    /// The paths of the files that the verb may change as drives.
+    fn drive_files(&mut self) -> Vec<PathBuf> {
+        match self {
+            Self::Create(args) => vec![args.drive.clone()],
+            Self::Drive(args) => args.drive().map(Path::to_owned).into_iter().collect(),
+            _ => self.drives().iter().filter_map(Named::path).collect(),
+        }
+    }
+
     /// How the verb takes part in a room; `None` if it does not, or if it enters the room itself.
     fn participation(&self) -> Option<Participation> {
         let client = || Participation {
@@ -281,37 +297,37 @@ impl Command {
         }
     }
 
-    async fn run(self, desk: Desk, ui: Ui) -> Result<()> {
+    async fn run(self, desk: &Desk, ui: Ui) -> Result<()> {
         let room = desk.room.as_deref();
         match self {
             Self::Demo(args) => demo::run(args, ui).await,
             Self::Doctor(args) => doctor::run(&args, ui),
-            Self::Acquire(args) => acquire::run(args, ui).await,
-            Self::Node(args) => node::run(args, &desk, ui).await,
-            Self::Create(args) => create::run(args, ui).await,
-            Self::Enlarge(args) => enlarge::run(args, ui).await,
-            Self::Repair(args) => repair::run(args, ui).await,
-            Self::Drain(args) => drain::run(args, ui).await,
-            Self::Rebalance(args) => rebalance::run(args, ui).await,
-            Self::Load(args) => load::run(args, ui).await,
+            Self::Acquire(args) => acquire::run(args, desk, ui).await,
+            Self::Node(args) => node::run(args, desk, ui).await,
+            Self::Create(args) => create::run(args, desk, ui).await,
+            Self::Enlarge(args) => enlarge::run(args, desk, ui).await,
+            Self::Repair(args) => repair::run(args, desk, ui).await,
+            Self::Drain(args) => drain::run(args, desk, ui).await,
+            Self::Rebalance(args) => rebalance::run(args, desk, ui).await,
+            Self::Load(args) => load::run(args, desk, ui).await,
             Self::Room(args) => room::run(args, room, ui).await,
-            Self::Save(args) => save::run(args, ui).await,
-            Self::Verify(args) => verify::run(args, ui).await,
-            Self::Custody(args) => custody::run(&args, ui),
-            Self::Status(args) => status::run(args, ui).await,
-            Self::Destroy(args) => destroy::run(args, ui).await,
-            Self::Drive(args) => drive::run(args, ui),
-            Self::Mount(args) => mount::run(args, ui).await,
+            Self::Save(args) => save::run(args, desk, ui).await,
+            Self::Verify(args) => verify::run(args, desk, ui).await,
+            Self::Custody(args) => custody::run(&args, desk, ui),
+            Self::Status(args) => status::run(args, desk, ui).await,
+            Self::Destroy(args) => destroy::run(args, desk, ui).await,
+            Self::Drive(args) => drive::run(args, desk, ui),
+            Self::Mount(args) => mount::run(args, desk, ui).await,
             Self::Unmount(args) => unmount::run(args, ui).await,
-            Self::Attach(args) => attach::run(args, ui).await,
+            Self::Attach(args) => attach::run(args, desk, ui).await,
             Self::Detach(args) => detach::run(args, ui).await,
-            Self::Export(args) => export::run(args, ui).await,
-            Self::Serve(args) => serve::run(args, &desk, ui).await,
-            Self::Triage(args) => triage::run(args, room, ui).await,
-            Self::Search(args) => search::run(args, ui).await,
-            Self::Watch(args) => watch::run(args, ui).await,
-            Self::Probe(args) => probe::run(args, ui).await,
-            Self::Bench(args) => bench::run(args, room, ui).await,
+            Self::Export(args) => export::run(args, desk, ui).await,
+            Self::Serve(args) => serve::run(args, desk, ui).await,
+            Self::Triage(args) => triage::run(args, desk, ui).await,
+            Self::Search(args) => search::run(args, desk, ui).await,
+            Self::Watch(args) => watch::run(args, desk, ui).await,
+            Self::Probe(args) => probe::run(args, desk, ui).await,
+            Self::Bench(args) => bench::run(args, desk, ui).await,
             Self::Generate(args) => generate::run(&args, Cli::described(), ui),
         }
     }

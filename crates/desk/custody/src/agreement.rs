@@ -16,7 +16,7 @@ use crate::CustodyLog;
 use crate::acquisition_report::{LOG_HEAD, REPORT, case_lines, split};
 use crate::event::Finished;
 use crate::report::LogReport;
-use crate::{Known, NotedHead, ledger, verify_log};
+use crate::{Known, NotedHead, verify_log};
 
 /// The maximum length of a report that is compared. One with all that a report lists is far shorter.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
@@ -50,7 +50,8 @@ impl DriveRecords {
             problems.extend(drive_file(file, log.as_ref()));
         }
         if log.is_none() {
-            problems.extend(ledger::missing(&log_path).map(|what| format!("has lost its custody log: {what}")));
+            let missing = known.ledger.as_ref().and_then(|ledger| ledger.missing(&log_path));
+            problems.extend(missing.map(|what| format!("has lost its custody log: {what}")));
         }
         if let Some(finished) = log.as_ref().and_then(LogReport::signed) {
             problems.extend(report(&file.path, finished, log.as_ref().and_then(LogReport::signed_case).as_ref()));

@@ -15,7 +15,7 @@ use crate::event::{Finished, Span, Verified};
 use crate::log::CustodyLog;
 use crate::read::{Damage, read_in_full};
 use crate::report::{LogReport, State};
-use crate::{Known, ledger, verify_log};
+use crate::{Known, verify_log};
 
 /// The name of the log among the records of a hash.
 const LOG_SHOWN: &str = "custody log";
@@ -164,7 +164,8 @@ pub async fn audit(
     if log.is_none()
         && let Some(path) = path
     {
-        audit.problems.extend(ledger::missing(&CustodyLog::path_for(path)));
+        let ledger = options.known.ledger.as_ref();
+        audit.problems.extend(ledger.and_then(|ledger| ledger.missing(&CustodyLog::path_for(path))));
         audit.problems.extend(agreement::report_without_log(path));
     }
     audit.problems.extend(log.iter().flat_map(LogReport::problems).map(|problem| format!("custody log: {problem}")));

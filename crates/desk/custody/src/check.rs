@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
@@ -23,15 +24,15 @@ use crate::report::{
     Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
 use crate::{LINE_BYTES_MAX, LINES_MAX};
-use crate::{PlacedHead, ledger, placed};
+use crate::{Ledger, PlacedHead, placed};
 
 /// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
 const RECORD_BEGINS_MAX: usize = 28;
 /// The maximum number of keys that a log may introduce.
 const KEYS_MAX: usize = 64;
 
-/// Checks the log at `path`, and compares it with each [head](crate::head) that is known of it: that in the user's ledger, if
-/// this process keeps one, and those given. The given keys may sign any record. Of other keys, only the one that signed
+/// Checks the log at `path`, and compares it with each [head](crate::head) that is known of it: that in the ledger, and those
+/// given. The given keys may sign any record. Of other keys, only the one that signed
 /// the first record may, and the report says that it is not trusted.
 ///
 /// # Errors
@@ -43,7 +44,9 @@ pub fn verify_log(path: &Path, known: &Known) -> Result<LogReport> {
     let file = file.ok_or_else(|| Error::failed(format!("there is no custody log {shown}")))?;
     let doing = |error| Error::io(format_args!("reading the custody log {shown}"), &error);
     let mut report = check(BufReader::new(file), &known.keys).map_err(doing)?;
-    ledger::compare(&mut report, path, &known.keys);
+    if let Some(ledger) = &known.ledger {
+        ledger.compare(&mut report, path, &known.keys);
+    }
     for (from, head) in &known.heads {
         report.compare_with_head(head, from, None);
     }
@@ -54,11 +57,13 @@ pub fn verify_log(path: &Path, known: &Known) -> Result<LogReport> {
     Ok(report)
 }
 
-/// What is known before a log is read.
+/// What is known before a log is read. [`Custodian::known`](crate::Custodian::known) adds the ledger.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// The trusted keys.
     pub keys: Vec<PublicKey>,
+    /// The user's ledger, if one is kept.
+    pub ledger: Option<Arc<Ledger>>,
     /// The heads that are known, and from where.
     pub heads: Vec<(String, NotedHead)>,
     /// The heads that are known of logs at several places, and from where.

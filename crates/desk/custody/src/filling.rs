@@ -1,11 +1,12 @@
 //! The custody log of a drive that is being filled or loaded.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
-use cheetah_drive::fill::{FillEvent, FillObserver};
-use cheetah_drive::{DriveFile, HashChoice, Image};
+use cheetah_drive::fill::{FillEvent, FillObserver, FillObservers};
+use cheetah_drive::{AcceptanceRecord, DriveFile, HashChoice, Image};
 use cheetah_error::Result;
 use cheetah_image::{BadRange, Identity};
 use cheetah_unlock::Outcome;
@@ -13,8 +14,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    CustodyEvent, CustodyLog, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, Known, SigningKey, Span, Started,
-    source, verify_log,
+    Custodian, CustodyEvent, CustodyLog, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, SigningKey, Span,
+    Started, source, verify_log,
 };
 
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
@@ -26,13 +27,15 @@ const RANGES_LOGGED_MAX: usize = 10_000;
 pub struct FillLog {
     drive: PathBuf,
     path: PathBuf,
+    custodian: Custodian,
     log: Mutex<Option<CustodyLog>>,
 }
 
 impl FillLog {
     /// Returns the log beside the drive file at `drive`, to be signed with the examiner's own key.
-    pub fn beside(drive: &Path) -> Self {
-        Self { drive: drive.to_owned(), path: CustodyLog::path_for(drive), log: Mutex::default() }
+    pub fn beside(drive: &Path, custodian: &Custodian) -> Self {
+        let (path, custodian) = (CustodyLog::path_for(drive), custodian.clone());
+        Self { drive: drive.to_owned(), path, custodian, log: Mutex::default() }
     }
 
     /// Records that `drive` is filled from `found`.
@@ -150,9 +153,21 @@ impl FillLog {
         let mut open = self.log.lock();
         let log = match &mut *open {
             Some(log) => log,
-            none => none.insert(CustodyLog::open(&self.path, SigningKey::own()?)?),
+            none => none.insert(CustodyLog::open(&self.path, SigningKey::own()?, &self.custodian)?),
         };
         log.append(&event).map(drop)
+    }
+}
+
+impl FillObservers for Custodian {
+    fn of(&self, drive: &Path) -> Arc<dyn FillObserver> {
+        Arc::new(FillLog::beside(drive, self))
+    }
+}
+
+impl AcceptanceRecord for Custodian {
+    fn accepted(&self, drive: &DriveFile, ranges: &[ByteRange]) -> Result<()> {
+        FillLog::beside(&drive.path, self).accepted_unverified(ranges)
     }
 }
 
@@ -166,7 +181,7 @@ impl FillObserver for FillLog {
             return Ok(false);
         }
         let Some(key) = SigningKey::existing()?.map(|key| key.public()) else { return Ok(false) };
-        let log = verify_log(&self.path, &Known { keys: vec![key], ..Known::default() })?;
+        let log = verify_log(&self.path, &self.custodian.known(vec![key]))?;
         let mut signed = log.journal.iter().chain(&log.journal_before);
         Ok(log.problem.is_none() && signed.any(|signed| signed.key == key.id() && signed.sha256 == digest))
     }

@@ -14,7 +14,6 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cheetah_device::path_text::path_to_text;
@@ -33,9 +32,6 @@ const ENTRIES_MAX: usize = 1 << 20;
 /// The ledger as messages name it.
 const SHOWN: &str = "your ledger";
 
-/// The directory; not set if no ledger is kept.
-static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-
 /// The usual directory of the ledger; `None` if the user has no home.
 pub fn usual_directory() -> Option<PathBuf> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -43,9 +39,12 @@ pub fn usual_directory() -> Option<PathBuf> {
     state.filter(|path| path.is_absolute()).map(|state| state.join("cheetah/ledger"))
 }
 
-/// Has this process keep the ledger in a directory. Only the first call counts.
-pub fn keep_in(directory: PathBuf) {
-    let _ = DIRECTORY.set(directory);
+/// A ledger.
+#[derive(Debug)]
+pub struct Ledger {
+    directory: PathBuf,
+    /// Whether a warning says already that it cannot be written.
+    has_warned: AtomicBool,
 }
 
 /// The heads of one log at one path.
@@ -61,19 +60,83 @@ struct Entry {
     evidence: Head,
 }
 
-/// Notes the head of the log at `path`; `is_evidence` if its last record is about more than a verification. A ledger that
-/// cannot be written is a warning, once: the log itself is complete.
-pub(crate) fn note(path: &Path, head: Head, is_evidence: bool) {
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    let Some(directory) = DIRECTORY.get() else { return };
-    if let Err(error) = write(directory, path, head, is_evidence)
-        && !WARNED.swap(true, Ordering::Relaxed)
-    {
-        tracing::warn!(
-            "the head of the custody log is not in your ledger {}, so `verify` cannot tell there whether the log's end was \
-             cut off: {error}",
-            directory.display()
-        );
+impl Ledger {
+    /// The ledger in a directory, which is made when there is something to write.
+    pub fn in_directory(directory: PathBuf) -> Self {
+        Self { directory, has_warned: AtomicBool::new(false) }
+    }
+
+    /// Notes the head of the log at `path`; `is_evidence` if its last record is about more than a verification. A ledger that
+    /// cannot be written is a warning, once: the log itself is complete.
+    pub(crate) fn note(&self, path: &Path, head: Head, is_evidence: bool) {
+        if let Err(error) = write(&self.directory, path, head, is_evidence)
+            && !self.has_warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "the head of the custody log is not in your ledger {}, so `verify` cannot tell there whether the log's end \
+                 was cut off: {error}",
+                self.directory.display()
+            );
+        }
+    }
+
+    /// Compares a log with what the ledger knows of it, and of its path.
+    pub(crate) fn compare(&self, log: &mut LogReport, path: &Path, keys: &[PublicKey]) {
+        let here = place(path);
+        let id = log.id.clone();
+        let found = self.find(id.as_deref(), path);
+        let is_trusted = |head: &Head| head.signer().is_some_and(|signer| keys.contains(&signer));
+        let of_this: Vec<_> = found.iter().filter(|one| Some(&one.log) == id.as_ref()).collect();
+        if let Some(newest) = found.iter().rfind(|one| one.place == here)
+            && Some(&newest.log) != id.as_ref()
+            && is_trusted(&newest.entry.head)
+        {
+            log.replaced = Some(format!(
+                "{SHOWN} knows another, newer custody log at this path, begun {} and with {} records: this one was put in \
+                 its place, or that one was moved",
+                newest.entry.since, newest.entry.head.records
+            ));
+        }
+        let at_path = of_this.iter().find(|one| one.place == here).map(|one| &one.entry.head);
+        let elsewhere = of_this.iter().map(|one| &one.entry.evidence).max_by_key(|head| head.records);
+        if let Some(head) = at_path.or(elsewhere).filter(|head| is_trusted(head)) {
+            log.compare_with_head(&head.noted(), SHOWN, Some(&head.time));
+        }
+    }
+
+    /// What the ledger knows of a log that is not at its path, as a sentence; `None` if it knows none there.
+    pub(crate) fn missing(&self, path: &Path) -> Option<String> {
+        let here = place(path);
+        let newest = self.find(None, path).into_iter().rfind(|one| one.place == here)?;
+        newest.entry.head.signer()?;
+        let (name, head) = (path.display(), newest.entry.head);
+        Some(format!(
+            "{SHOWN} knows a custody log {name} with {} records, the last of {}, and it is missing: put it back",
+            head.records, head.time
+        ))
+    }
+
+    /// The entries of a log, and those at a path.
+    fn find(&self, log: Option<&str>, path: &Path) -> Vec<Found> {
+        let listed = match std::fs::read_dir(&self.directory) {
+            Ok(listed) => listed,
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!("your ledger {} cannot be read: {error}", self.directory.display());
+                }
+                return Vec::new();
+            }
+        };
+        let here = place(path);
+        let wanted = |name: &OsStr| {
+            let (id, place) = name.to_str()?.strip_suffix(".json")?.split_once('-')?;
+            (is_hex(id, 64) && (place == here || log == Some(id))).then(|| (id.to_owned(), place.to_owned()))
+        };
+        let names = listed.flatten().take(ENTRIES_MAX).filter_map(|one| Some((wanted(&one.file_name())?, one.path())));
+        let mut found: Vec<_> =
+            names.filter_map(|((log, place), path)| Some(Found { log, place, entry: read(&path)? })).collect();
+        found.sort_by(|one, other| one.entry.since.cmp(&other.entry.since));
+        found
     }
 }
 
@@ -123,66 +186,6 @@ struct Found {
     log: String,
     place: String,
     entry: Entry,
-}
-
-/// The entries of a log, and those at a path.
-fn find(log: Option<&str>, path: &Path) -> Vec<Found> {
-    let Some(directory) = DIRECTORY.get() else { return Vec::new() };
-    let listed = match std::fs::read_dir(directory) {
-        Ok(listed) => listed,
-        Err(error) => {
-            if error.kind() != ErrorKind::NotFound {
-                tracing::warn!("your ledger {} cannot be read: {error}", directory.display());
-            }
-            return Vec::new();
-        }
-    };
-    let here = place(path);
-    let wanted = |name: &OsStr| {
-        let (id, place) = name.to_str()?.strip_suffix(".json")?.split_once('-')?;
-        (is_hex(id, 64) && (place == here || log == Some(id))).then(|| (id.to_owned(), place.to_owned()))
-    };
-    let names = listed.flatten().take(ENTRIES_MAX).filter_map(|one| Some((wanted(&one.file_name())?, one.path())));
-    let mut found: Vec<_> =
-        names.filter_map(|((log, place), path)| Some(Found { log, place, entry: read(&path)? })).collect();
-    found.sort_by(|one, other| one.entry.since.cmp(&other.entry.since));
-    found
-}
-
-/// Compares a log with what the ledger knows of it, and of its path.
-pub(crate) fn compare(log: &mut LogReport, path: &Path, keys: &[PublicKey]) {
-    let here = place(path);
-    let id = log.id.clone();
-    let found = find(id.as_deref(), path);
-    let is_trusted = |head: &Head| head.signer().is_some_and(|signer| keys.contains(&signer));
-    let of_this: Vec<_> = found.iter().filter(|one| Some(&one.log) == id.as_ref()).collect();
-    if let Some(newest) = found.iter().rfind(|one| one.place == here)
-        && Some(&newest.log) != id.as_ref()
-        && is_trusted(&newest.entry.head)
-    {
-        log.replaced = Some(format!(
-            "{SHOWN} knows another, newer custody log at this path, begun {} and with {} records: this one was put in its \
-             place, or that one was moved",
-            newest.entry.since, newest.entry.head.records
-        ));
-    }
-    let at_path = of_this.iter().find(|one| one.place == here).map(|one| &one.entry.head);
-    let elsewhere = of_this.iter().map(|one| &one.entry.evidence).max_by_key(|head| head.records);
-    if let Some(head) = at_path.or(elsewhere).filter(|head| is_trusted(head)) {
-        log.compare_with_head(&head.noted(), SHOWN, Some(&head.time));
-    }
-}
-
-/// What the ledger knows of a log that is not at its path, as a sentence; `None` if it knows none there.
-pub fn missing(path: &Path) -> Option<String> {
-    let here = place(path);
-    let newest = find(None, path).into_iter().rfind(|one| one.place == here)?;
-    newest.entry.head.signer()?;
-    let (name, head) = (path.display(), newest.entry.head);
-    Some(format!(
-        "{SHOWN} knows a custody log {name} with {} records, the last of {}, and it is missing: put it back",
-        head.records, head.time
-    ))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! | [`SigningKey`], [`PublicKey`], [`KeyId`] | the examiner's key, made on first use |
 //! | [`CustodyEvent`] | an action or incident |
 //! | [`CustodyLog`] | a log open for appending |
+//! | [`Custodian`] | what a process keeps of logs elsewhere |
 //! | [`verify_log`] | checks a log: a [`LogReport`] |
 //! | [`audit()`] | reads an image in full and compares it with its log: an [`Audit`] |
 //!
@@ -23,6 +24,7 @@ pub mod acquisition_report;
 mod agreement;
 mod audit;
 mod check;
+mod custodian;
 mod event;
 mod filling;
 mod head;
@@ -43,10 +45,12 @@ pub use agreement::DriveRecords;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
+pub use custodian::Custodian;
 pub use event::{CustodyEvent, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
 pub use head::{Head, NotAHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
+pub use ledger::Ledger;
 pub use log::{CustodyLog, Receipt};
 pub use placed::PlacedHead;
 pub use read::Damage;

@@ -31,19 +31,22 @@ pub struct PlacedHead {
     pub head: Head,
 }
 
-/// The heads that this process wrote: of each log and path the last, and the last of evidence.
-static WRITTEN: Mutex<BTreeMap<(String, String, bool), PlacedHead>> = Mutex::new(BTreeMap::new());
+/// Heads that were written: of each log and path the last, and the last of evidence.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenHeads(Mutex<BTreeMap<(String, String, bool), PlacedHead>>);
 
-/// Notes that this process wrote the head of the log at `path`.
-pub(crate) fn note(path: &Path, head: &Head, is_evidence: bool) {
-    let place = place(path);
-    let key = (head.log.clone(), place.clone(), is_evidence);
-    WRITTEN.lock().insert(key, PlacedHead { place, is_evidence, head: head.clone() });
-}
+impl WrittenHeads {
+    /// Notes that the head of the log at `path` was written.
+    pub fn note(&self, path: &Path, head: &Head, is_evidence: bool) {
+        let place = place(path);
+        let key = (head.log.clone(), place.clone(), is_evidence);
+        self.0.lock().insert(key, PlacedHead { place, is_evidence, head: head.clone() });
+    }
 
-/// Takes the heads that this process wrote since it was asked last.
-pub fn written() -> Vec<PlacedHead> {
-    std::mem::take(&mut *WRITTEN.lock()).into_values().collect()
+    /// Takes the heads that were noted since they were taken last.
+    pub fn take(&self) -> Vec<PlacedHead> {
+        std::mem::take(&mut *self.0.lock()).into_values().collect()
+    }
 }
 
 /// Returns the digits that stand for a path on this machine.

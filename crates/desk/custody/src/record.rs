@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_error::{Error, Result};
+use cheetah_tls::Credential;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,9 +40,8 @@ pub struct ActingAs {
 }
 
 impl ActingAs {
-    /// The member that this process acts as; `None` if it is in no room.
-    pub fn current() -> Option<Self> {
-        let credential = cheetah_tls::credential_store::default()?;
+    /// The member that a process with this credential acts as; `None` if it is one of no room.
+    pub fn of(credential: &Credential) -> Option<Self> {
         let identity = credential.identity()?;
         Some(Self {
             name: identity.name.clone(),

@@ -67,14 +67,14 @@ impl LastRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CustodyEvent, CustodyLog, SigningKey};
+    use crate::{Custodian, CustodyEvent, CustodyLog, SigningKey};
 
     #[test]
     fn the_last_records_of_a_log_are_read_also_behind_an_unfinished_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.custody");
         let key = SigningKey::load_or_make(&dir.path().join("k")).unwrap();
-        let mut log = CustodyLog::open(&path, key).unwrap();
+        let mut log = CustodyLog::open(&path, key, &Custodian::default()).unwrap();
         for at in 1..=5 {
             log.append(&CustodyEvent::Stopped { why: format!("reason {at}") }).unwrap();
         }

@@ -1,6 +1,6 @@
 //! How a source is to be opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,12 @@ use cheetah_device::Size;
 use cheetah_device::cache::CachePlace;
 use cheetah_device::path_text::text_to_path;
 use cheetah_device::size::BadSize;
-use cheetah_drive::fill::FillObserver;
+use cheetah_drive::Session;
+use cheetah_drive::fill::FillObservers;
 use cheetah_unlock::Keys;
 
 use crate::link::LinkUse;
 use crate::volume::Shown;
-
-/// Returns the observer that records the fill of the drive whose file is at a path.
-pub type FillObserverOf = fn(&Path) -> Arc<dyn FillObserver>;
 
 /// How to open a source.
 #[derive(Debug, Clone)]
@@ -35,9 +33,9 @@ pub struct Access {
     pub foresight: bool,
     /// Take the write lease, or the right to fill the drive, from its holder.
     pub force_lease: bool,
-    /// Fill a drive that is not full yet, while it is read, and record the fill with this observer. Otherwise such a
+    /// Fill a drive that is not full yet, while it is read, and record the fill with its observer. Otherwise such a
     /// drive is refused.
-    pub fill: Option<FillObserverOf>,
+    pub fill: Option<Arc<dyn FillObservers>>,
     /// Open a drive although nodes are lost.
     pub allow_lost: bool,
     /// Open a drive although the load of its image never finished.
@@ -51,13 +49,13 @@ pub struct Access {
     pub unlock: Option<Arc<Keys>>,
     /// What is shown of it.
     pub shown: Shown,
-    /// How long a node may be silent.
-    pub timeout: Duration,
+    /// What a drive is opened with. Any peer may be silent as long as a node.
+    pub session: Session,
 }
 
 impl Access {
     /// Returns the settings for one read from start to end.
-    pub fn read_once(timeout: Duration) -> Self {
+    pub fn read_once(session: Session) -> Self {
         let (writable, force_lease, allow_lost, half_loaded) = (false, false, false, false);
         Self {
             writable,
@@ -74,7 +72,7 @@ impl Access {
             in_order: true,
             unlock: None,
             shown: Shown::Source,
-            timeout,
+            session,
         }
     }
 }
@@ -141,6 +139,7 @@ mod tests {
     use super::*;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
 
     #[test]
     fn overlay_places_are_parsed() {

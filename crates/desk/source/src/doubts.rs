@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_drive::{Drive, DriveFile, OpenOptions};
+use cheetah_drive::{Drive, DriveFile, OpenOptions, Session};
 use cheetah_image::{Identity, Kind, Source};
 use cheetah_volume::reach::{ReachOptions, beyond};
 
@@ -53,11 +53,11 @@ pub(crate) fn image_on(file: &DriveFile, device: DynDevice) -> Source {
 }
 
 /// The same for a drive that is not open; nothing if it cannot be opened, which others say.
-pub async fn doubts_about_drive(file: &DriveFile, timeout: Duration) -> Vec<String> {
-    let options = OpenOptions { allow_lost: true, timeout, prefetch_budget: 0, ..OpenOptions::default() };
+pub async fn doubts_about_drive(file: &DriveFile, session: &Session) -> Vec<String> {
+    let options = OpenOptions { allow_lost: true, prefetch_budget: 0, ..OpenOptions::new(session.clone()) };
     match Drive::open(file, options).await {
         // The device of a drive that is only read keeps all that its reads need.
-        Ok(drive) => doubts_about(file, drive.device(), timeout).await,
+        Ok(drive) => doubts_about(file, drive.device(), session.timeout).await,
         Err(_) => Vec::new(),
     }
 }

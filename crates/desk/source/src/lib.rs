@@ -29,7 +29,7 @@ mod upload;
 mod volume;
 mod web;
 
-pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
+pub use access::{Access, CacheOption, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
 pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};

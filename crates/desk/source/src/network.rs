@@ -3,10 +3,10 @@
 
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
+use cheetah_drive::Session;
 use cheetah_image::clean::clean;
 use cheetah_image::{ConnectDigests, Evidence, Identity, Kind, LinkCounters, ServedBy, Source};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
@@ -27,14 +27,22 @@ use cheetah_error::{Error, Next, Result};
 ///
 /// `Kind::Failed` if it cannot be reached.
 pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { link, timeout, trust_reconnects, .. } = *options;
+    let SourceOptions { link, ref session, trust_reconnects, .. } = *options;
+    let timeout = session.timeout;
     let inbound = matches!(uri.address, Address::Inbound(_));
     let (connections, packing) = (link.connections, link.packing());
-    let config = ClientConfig { connections, packing, timeout, trust_reconnects, ..ClientConfig::new(uri.clone()) };
+    let config = ClientConfig {
+        connections,
+        packing,
+        timeout,
+        trust_reconnects,
+        credentials: session.credentials.clone(),
+        ..ClientConfig::new(uri.clone())
+    };
     let client = Arc::new(Client::connect(config).await.map_err(connecting)?);
     let server = ServedBy::new(&uri.export, client.description());
     let name = server.file_name();
-    let digests = server.instance.is_some().then(|| digests(uri, client.description(), timeout));
+    let digests = server.instance.is_some().then(|| digests(uri, client.description(), session));
     let identity = identify(location, client.geometry().size, client.description());
     let transport = Some(client.transport().to_string());
     let identity = Identity { server: Some(ServedBy { transport, ..server }), ..identity };
@@ -58,13 +66,15 @@ fn connecting(error: DeviceError) -> Error {
 
 /// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that
 /// it is the same process.
-fn digests(uri: NbdUri, description: Option<&str>, timeout: Duration) -> ConnectDigests {
+fn digests(uri: NbdUri, description: Option<&str>, session: &Session) -> ConnectDigests {
+    let (credentials, timeout) = (session.credentials.clone(), session.timeout);
     let description: Option<Arc<str>> = description.map(Arc::from);
     Arc::new(move || {
-        let (uri, description) = (uri.clone(), description.clone());
+        let (uri, description, credentials) = (uri.clone(), description.clone(), credentials.clone());
         async move {
             let packing = Packing::Wanted(Method::Omit);
-            let config = ClientConfig { packing, timeout, trust_reconnects: false, ..ClientConfig::new(uri) };
+            let plain = ClientConfig::new(uri);
+            let config = ClientConfig { packing, timeout, credentials, trust_reconnects: false, ..plain };
             let lost = |why: &str| DeviceError::Lost {
                 device: config.name.clone(),
                 range: ByteRange::new(0, 0),
@@ -103,7 +113,7 @@ fn identify(location: &str, size: u64, description: Option<&str>) -> Identity {
 ///
 /// `Kind::Misuse` if it is no such URI, `Kind::Failed` if the unit cannot be reached.
 pub(crate) async fn open_iscsi(spec: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { timeout, trust_reconnects, .. } = *options;
+    let (timeout, trust_reconnects) = (options.session.timeout, options.trust_reconnects);
     let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
     // Without the password, which belongs in no report.
     let location = uri.to_string();

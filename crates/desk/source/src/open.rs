@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_drive::fill::OpenSource;
-use cheetah_drive::{Drive, DriveFile};
+use cheetah_drive::{Drive, DriveFile, Session};
 use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_nbd::uri::NbdUri;
 
@@ -29,7 +28,7 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
 }
 
 async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
+    let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
     match spec.split_once("://") {
         Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {
             let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
@@ -46,16 +45,17 @@ async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
         _ => {}
     }
     if let Some(path) = drive_file(spec) {
-        return open_drive(spec, &path, timeout).await.map(Evidence::from);
+        return open_drive(spec, &path, session).await.map(Evidence::from);
     }
     let connections = link.connections;
+    let timeout = session.timeout;
     let options = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
     cheetah_image::open(spec, &options).await.map(Evidence::from)
 }
 
-async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source> {
+async fn open_drive(spec: &str, path: &Path, session: &Session) -> Result<Source> {
     let file = DriveFile::load(path)?;
-    let options = cheetah_drive::OpenOptions { timeout, prefetch_budget: 0, ..cheetah_drive::OpenOptions::default() };
+    let options = cheetah_drive::OpenOptions { prefetch_budget: 0, ..cheetah_drive::OpenOptions::new(session.clone()) };
     // The device of a drive that is only read keeps all that its reads need.
     let device = Drive::open(&file, options).await?.device();
     let identity = Identity { serial: Some(file.id), ..Identity::new(Kind::Drive, spec, file.size) };
@@ -64,20 +64,25 @@ async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source
 
 /// How a drive that is filled while it is used opens its source: a server that cannot show that it is the same process is
 /// recognised anew after each lost connection.
-pub fn opener(link: LinkUse, timeout: Duration) -> OpenSource {
+pub fn opener(link: LinkUse, session: Session) -> OpenSource {
     Arc::new(move |spec| {
-        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) };
+        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, session.clone()) };
         Box::pin(async move { open(&spec, &options).await })
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]
     async fn an_unsupported_scheme_is_a_misuse() {
-        let options = SourceOptions::new(LinkUse::default(), Duration::from_secs(60));
+        let options = SourceOptions::new(
+            LinkUse::default(),
+            Session::new(Default::default(), Arc::default(), Duration::from_secs(60)),
+        );
         let error = open("ftp://host/disk.raw", &options).await.err().expect("no source");
         assert!(error.is_misuse(), "{error}");
         assert!(error.to_string().contains("nbd://"), "{error}");

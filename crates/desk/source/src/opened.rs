@@ -8,7 +8,7 @@ use cheetah_device::overlay::Overlay;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
-use cheetah_drive::{Drive, DriveFile, Image, OpenOptions, Part, parts};
+use cheetah_drive::{Drive, DriveFile, Image, OpenOptions, Part, Session, parts};
 use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_unlock::{OpenedVolume, Unlocked, unlock};
 use futures::FutureExt as _;
@@ -61,7 +61,7 @@ enum SourceConnections {
     /// To servers, a sentence each; none for a file or disk of this machine.
     Servers(Vec<String>),
     /// To the nodes of a drive.
-    Nodes { file: Box<DriveFile>, timeout: Duration },
+    Nodes { file: Box<DriveFile>, session: Session },
 }
 
 /// The parts that `close` closes, beside the device.
@@ -109,8 +109,8 @@ impl OpenedSource {
 
     async fn some_drive(path: &Path, access: &Access) -> Result<Self> {
         let mut file = DriveFile::load(path)?;
-        if let (Some(_), Some(observer_of)) = (&file.fill, access.fill) {
-            if let Some(opened) = Self::filling(&file, access, observer_of(&file.path)).await? {
+        if let (Some(_), Some(observers)) = (&file.fill, &access.fill) {
+            if let Some(opened) = Self::filling(&file, access, observers.of(&file.path)).await? {
                 return Ok(opened);
             }
             // Another process has finished it.
@@ -129,11 +129,11 @@ impl OpenedSource {
             force_lease: access.force_lease,
             without_source: true,
             replace_after: access.replace_after,
-            timeout: access.timeout,
+            session: access.session.clone(),
             prefetch_budget: access.prefetch_bytes,
             observer: Some(observer),
         };
-        let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
+        let Some(filling) = Filling::open(file, opener(access.link, access.session.clone()), options).await? else {
             return Ok(None);
         };
         let (device, name, identity) = (filling.device(), name_of(file), drive_identity(file));
@@ -175,9 +175,8 @@ impl OpenedSource {
             allow_lost: access.allow_lost,
             half_loaded: access.half_loaded,
             replace_after: access.replace_after,
-            timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
-            ..OpenOptions::default()
+            ..OpenOptions::new(access.session.clone())
         };
         let drive = Drive::open(file, options).await?;
         let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -205,8 +204,8 @@ impl OpenedSource {
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
         let in_order = access.in_order;
-        let options =
-            SourceOptions { trust_reconnects: false, in_order, ..SourceOptions::new(access.link, access.timeout) };
+        let session = access.session.clone();
+        let options = SourceOptions { trust_reconnects: false, in_order, ..SourceOptions::new(access.link, session) };
         let Evidence { source, wire, .. } = open(text, &options).await?;
         let source = reopening(source, text, options);
         // An agent's source has the kind it has there.
@@ -214,7 +213,7 @@ impl OpenedSource {
         let lost = unreadable(&source.identity).into_iter().collect();
         let (doubts, unread_volumes) = match is_remote {
             true => (Vec::new(), Vec::new()),
-            false => look(&source, access.timeout).await,
+            false => look(&source, access.session.timeout).await,
         };
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
@@ -314,6 +313,14 @@ impl OpenedSource {
         }
     }
 
+    /// Returns the file of the drive that it is, and what it was opened with.
+    pub(crate) fn nodes(&self) -> Option<(&DriveFile, &Session)> {
+        match &self.reached {
+            SourceConnections::Servers(_) => None,
+            SourceConnections::Nodes { file, session } => Some((file, session)),
+        }
+    }
+
     /// Returns its parts of `part_bytes`, and the hosts that hold them: none for what is no drive.
     ///
     /// # Errors
@@ -321,7 +328,7 @@ impl OpenedSource {
     /// If the parts would be too many, or the drive's newest maps cannot be had.
     pub async fn parts(&self, part_bytes: u64) -> Result<Vec<Part>> {
         match &self.reached {
-            SourceConnections::Nodes { file, timeout } => parts(file, part_bytes, *timeout).await,
+            SourceConnections::Nodes { file, session } => parts(file, part_bytes, session).await,
             SourceConnections::Servers(_) => Part::divide(self.size(), part_bytes),
         }
     }
@@ -348,7 +355,7 @@ impl OpenedSource {
     pub async fn connections(&self) -> Result<Vec<String>> {
         match &self.reached {
             SourceConnections::Servers(sentences) => Ok(sentences.clone()),
-            SourceConnections::Nodes { file, timeout } => cheetah_drive::status::connections(file, *timeout).await,
+            SourceConnections::Nodes { file, session } => cheetah_drive::status::connections(file, session).await,
         }
     }
 
@@ -404,7 +411,7 @@ async fn look(source: &Source, patience: Duration) -> (Vec<String>, Vec<UnreadVo
 
 impl SourceConnections {
     fn nodes(file: &DriveFile, access: &Access) -> Self {
-        Self::Nodes { file: Box::new(file.clone()), timeout: access.timeout }
+        Self::Nodes { file: Box::new(file.clone()), session: access.session.clone() }
     }
 }
 
@@ -423,12 +430,12 @@ fn reopening(source: Source, text: &str, options: SourceOptions) -> Source {
     if !matches!(identity.kind, Kind::Nbd | Kind::Iscsi) || identity.instance().is_some() {
         return source;
     }
-    let spec = text.to_owned();
+    let (spec, patience) = (text.to_owned(), options.session.timeout);
     let again = move || {
-        let spec = spec.clone();
+        let (spec, options) = (spec.clone(), options.clone());
         async move { open(&spec, &options).await }.boxed()
     };
-    let device = Reopening::over(source.device.clone(), identity.clone(), options.timeout, Box::new(again));
+    let device = Reopening::over(source.device.clone(), identity.clone(), patience, Box::new(again));
     Source { device, ..source }
 }
 

@@ -1,16 +1,16 @@
 //! How to open a source.
 
-use std::time::Duration;
+use cheetah_drive::Session;
 
 use crate::link::LinkUse;
 
 /// How to open a source.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SourceOptions {
     /// How to use the link to a source that is behind one.
     pub link: LinkUse,
-    /// How long a peer may be silent.
-    pub timeout: Duration,
+    /// What a drive is opened with. Any peer may be silent as long as a node.
+    pub session: Session,
     /// Whether reads of ranges that the coverage map beside an image calls missing fail. If not, they return the zeros
     /// in the file.
     pub apply_map: bool,
@@ -23,7 +23,7 @@ pub struct SourceOptions {
 
 impl SourceOptions {
     /// Maps are applied, reconnects trusted, and the source is read at random.
-    pub fn new(link: LinkUse, timeout: Duration) -> Self {
-        Self { link, timeout, apply_map: true, trust_reconnects: true, in_order: false }
+    pub fn new(link: LinkUse, session: Session) -> Self {
+        Self { link, session, apply_map: true, trust_reconnects: true, in_order: false }
     }
 }

@@ -1,7 +1,6 @@
 //! Searching an open source: at the nodes of a drive, if that is asked for, and otherwise here.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
@@ -24,8 +23,6 @@ pub struct SearchOptions {
     pub at_nodes: bool,
     /// The number of parts that this process searches at once.
     pub workers: usize,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
 }
 
 /// A search that has begun.
@@ -50,8 +47,8 @@ impl OpenedSource {
         options: SearchOptions,
     ) -> Result<Searching> {
         let device = self.decrypted();
-        if let Some(file) = self.drive_file().filter(|_| options.at_nodes && self.unlocked.is_none()) {
-            let near = search_at_nodes(file, &device, (order, search), options.timeout, options.workers).await?;
+        if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.unlocked.is_none()) {
+            let near = search_at_nodes(file, &device, (order, search), session, options.workers).await?;
             return Ok(Searching { batches: near.batches, near: Some(near.done) });
         }
         let options = RunOptions { absent: never_read(text)?, ..RunOptions::new(options.workers) };

@@ -14,6 +14,7 @@
 //! | `lease` | the write lease, and the fence that stops a writer that lost it |
 //! | `layout` | sharing a drive out over nodes |
 //! | `set` | sets that survive losses: the map at the nodes, opening, following, reading and writing |
+//! | `session` | what a process opens drives with |
 //! | `sealed` | drives whose nodes hold ciphertext only |
 //! | `care` | restoring redundancy, moving parts: repair, drain, rebalance, upkeep |
 //! | `open` | opening a drive: the layers over its nodes, and the upkeep of its sets |
@@ -31,7 +32,7 @@
 //! | function | effect |
 //! |---|---|
 //! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<AvailableNode>` | ask named, announced and foreign nodes for their free memory |
-//! | [`gather::JoinListener::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
+//! | [`gather::JoinListener::listen`]`(addr, wanted, insecure, credentials)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
 //! | [`plan::plan`]`(DriveSize, Layout, &[NodeMemory]) -> Vec<u64>` | how much of each node a drive will take |
 //! | [`create::create`]`(CreateRequest) -> DriveFile` | allocate, and write the drive file; all or nothing |
 //! | [`create::enlarge`]`(&mut DriveFile, EnlargeRequest)` | append a set of further nodes |
@@ -46,7 +47,7 @@
 //! | [`search::search_at_nodes`]`(&DriveFile, &DynDevice, …) -> NearSearch` | have the nodes search what they hold |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
-//! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node for its state |
+//! | [`status::status`]`(&DriveFile, session) -> DriveStatus` | ask every node for its state |
 //!
 //! Every function needs a tokio runtime. `progress` is any `FnMut(CopyProgress)`, called from the task that copies.
 //!
@@ -72,6 +73,7 @@ pub mod open;
 pub mod options;
 pub mod recognise;
 pub mod sealed;
+mod session;
 mod set;
 pub mod status;
 mod timing;
@@ -92,3 +94,4 @@ pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{content, find, gather, here};
 pub use open::Drive;
 pub use options::OpenOptions;
+pub use session::{AcceptanceRecord, Session};

@@ -97,7 +97,7 @@ impl Drive {
             return Err(Error::misuse("a drive that has lost nodes can only be read").next(next::Drive::OpenReadOnly));
         }
         // Before anything is taken from other processes: without the key, nothing can be done.
-        let key = sealed::unlock(file)?;
+        let key = sealed::unlock(file, &options.session)?;
         if file.is_redundant() {
             let arrays = upkeep::open(file, &options).await?;
             let missing = || arrays.missing().cloned().collect::<Vec<_>>();
@@ -124,7 +124,7 @@ impl Drive {
             file.check_one_name()?;
         }
         let leases = match options.writable {
-            true => Some(Leases::take(file, options.force_lease, options.timeout, |_| true).await?),
+            true => Some(Leases::take(file, options.force_lease, &options.session, |_| true).await?),
             false => None,
         };
         match assemble(file, &options, leases.as_ref(), key).await {
@@ -200,7 +200,7 @@ impl Drive {
 async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage>> {
     let name = &file.name;
     if file.fill.is_some() {
-        let nodes = node_statuses(file, options.timeout).await;
+        let nodes = node_statuses(file, &options.session).await;
         let writer = nodes.into_iter().find_map(|node| node.writer);
         return Err(being_filled(name, writer.as_deref()));
     }
@@ -249,7 +249,7 @@ async fn assemble(
     let access = NodeAccess {
         writable: options.writable,
         connections: options.connections.max(1),
-        timeout: options.timeout,
+        session: options.session.clone(),
         exclusive: file.sealed.is_some(),
     };
     let opened = join_all(file.nodes().enumerate().map(|(index, node)| open_node(node, token(index), &access))).await;
@@ -290,7 +290,7 @@ async fn above(
 ) -> Result<Above> {
     let (device, sealed) = match key {
         Some(key) => {
-            let sealed = Arc::new(sealed::open(file, key, below, options.writable).await?);
+            let sealed = Arc::new(sealed::open(file, key, below, (options.writable, &options.session)).await?);
             (sealed.clone() as DynDevice, Some(sealed))
         }
         None => {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::session::Session;
+
 /// The default time after which a lost node is replaced by a spare. Most nodes that return do so sooner, and then need
 /// only the writes that they missed.
 pub const REPLACE_AFTER: Duration = Duration::from_secs(30);
@@ -21,23 +23,24 @@ pub struct OpenOptions {
     /// under the write lease, if no process has the drive open for writing. `None`: a writer replaces nodes only when
     /// [`repair`](crate::repair) asks for it, and a reader never does.
     pub replace_after: Option<Duration>,
-    /// How long a node may take to answer before it counts as lost.
-    pub timeout: Duration,
+    /// What the drive is opened with. A node that does not answer within its time-out counts as lost.
+    pub session: Session,
     /// Bytes of memory for read-ahead; 0 for none.
     pub prefetch_budget: u64,
     /// The number of NBD connections to each node.
     pub connections: usize,
 }
 
-impl Default for OpenOptions {
-    fn default() -> Self {
+impl OpenOptions {
+    /// For reading a drive of which every node is there, with read-ahead.
+    pub fn new(session: Session) -> Self {
         Self {
             writable: false,
             force_lease: false,
             allow_lost: false,
             half_loaded: false,
             replace_after: None,
-            timeout: Duration::from_secs(10),
+            session,
             prefetch_budget: 64 << 20,
             connections: 2,
         }

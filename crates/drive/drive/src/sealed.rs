@@ -6,11 +6,11 @@ use std::fs::{File, Metadata};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cheetah_device::{ByteRange, DynDevice, Size};
+use cheetah_device::{DynDevice, Size};
 use cheetah_error::{Error, Next, Result, next};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
@@ -18,14 +18,15 @@ use cheetah_kit::number::gcd;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};
-use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring, log};
+use cheetah_seal::{DriveKey, Keyring, Record, SealError, Sealed, Units, keyring, log};
 
-use cheetah_tls::{Credential, credential_store};
+use cheetah_tls::{Credential, CredentialSet};
 use parking_lot::Mutex;
 
 use crate::file::check::KEYS_MAX;
 use crate::file::units::{sealed_bytes, units_of};
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
+use crate::session::{AcceptanceRecord, Session};
 
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
@@ -53,8 +54,8 @@ impl SealRequest {
     }
 }
 
-/// Makes the key and the record of a new drive, which has its size, and no seal yet. Keeps the key for this process.
-pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest) -> Result<()> {
+/// Makes the key and the record of a new drive, which has its size, and no seal yet. The keyring gets the key.
+pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest, keyring: &Keyring) -> Result<()> {
     let failed =
         |error: SealError| Error::failed(format!("{} cannot be sealed: {error}", file.name)).advise(error.next());
     if request.recipients.is_empty() {
@@ -79,34 +80,35 @@ pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest) -> Result<()> {
     let record = Record::new(id, units, request.holes).encode(&key).map_err(failed)?;
     RECORD.replace(&path, &record)?;
     file.sealed = Some(SealSection { suite: SUITE, unit: request.unit, holes: request.holes, epoch: 0, keys });
-    keyring::keep(id, &key);
+    keyring.keep(id, &key);
     Ok(())
 }
 
 /// Takes [`begin`] back.
-pub(crate) fn remove(file: &DriveFile) {
+pub(crate) fn remove(file: &DriveFile, keyring: &Keyring) {
     if file.sealed.is_some()
-        && let Err(error) = remove_record(file)
+        && let Err(error) = remove_record(file, keyring)
     {
         tracing::warn!("a file is left: {error}");
     }
 }
 
 /// Removes the record.
-pub(crate) fn remove_record(file: &DriveFile) -> Result<()> {
+pub(crate) fn remove_record(file: &DriveFile, keyring: &Keyring) -> Result<()> {
     if file.sealed.is_none() {
         return Ok(());
     }
-    keyring::forget(&id(file)?);
+    keyring.forget(&id(file)?);
     RECORD.remove(&record_path(file))
 }
 
-/// The recipient of this process's credential in its room, which that credential alone opens; `None` without a room.
-pub fn room_recipient() -> Result<Option<Recipient>> {
-    let Some(credential) = credential_store::default().filter(|credential| credential.identity().is_some()) else {
+/// The recipient of the credential that a process acts as in its room, which that credential alone opens; `None` without a
+/// room.
+pub fn room_recipient(credentials: &CredentialSet) -> Result<Option<Recipient>> {
+    let Some(credential) = credentials.acting_as().filter(|credential| credential.identity().is_some()) else {
         return Ok(None);
     };
-    let identity = identity_of(&credential).transpose();
+    let identity = identity_of(credential).transpose();
     let identity = identity.map_err(|error| Error::failed(format!("the room's key cannot be used: {error}")))?;
     Ok(identity.map(|identity| identity.recipient()))
 }
@@ -116,24 +118,8 @@ fn identity_of(credential: &Credential) -> Option<std::result::Result<Identity, 
     credential.secret(b"sealed drives").map(|secret| Identity::from_secret(&secret))
 }
 
-/// Adds the identities of this process's credentials to the keyring, once.
-fn room_identities() -> std::result::Result<(), SealError> {
-    static ADDED: Mutex<Vec<Credential>> = Mutex::new(Vec::new());
-    let mut added = ADDED.lock();
-    for credential in credential_store::all() {
-        if added.contains(&credential) {
-            continue;
-        }
-        if let Some(identity) = identity_of(&credential) {
-            keyring::add(identity?);
-        }
-        added.push(credential);
-    }
-    Ok(())
-}
-
-/// Opens the key of a sealed drive with the identities of this process; `None` if the drive is not sealed.
-pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
+/// Opens the key of a sealed drive with the identities of the session; `None` if the drive is not sealed.
+pub(crate) fn unlock(file: &DriveFile, session: &Session) -> Result<Option<DriveKey>> {
     let Some(seal) = &file.sealed else { return Ok(None) };
     if seal.keys.is_empty() {
         return Err(Error::failed(format!(
@@ -141,11 +127,14 @@ pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
             file.name
         )));
     }
+    let id = id(file)?;
     let damaged = || Error::failed(format!("{}: a wrapped key in its drive file is damaged", file.name));
     let files: Option<Vec<Vec<u8>>> = seal.keys.iter().map(|key| BASE64.decode(&key.age).ok()).collect();
+    let files = files.ok_or_else(damaged)?;
     // Those of the rooms last: most drives are sealed for few.
-    room_identities().map_err(|error| error_of(file, &error))?;
-    let key = keyring::open(id(file)?, &files.ok_or_else(damaged)?);
+    let of_rooms: std::result::Result<Vec<Identity>, SealError> =
+        session.credentials.all().filter_map(identity_of).collect();
+    let key = of_rooms.and_then(|of_rooms| session.keyring.open((id, &files), &of_rooms));
     key.map(Some).map_err(|error| error_of(file, &error))
 }
 
@@ -158,7 +147,12 @@ pub(crate) struct Below {
 }
 
 /// The sealed device over the device of a drive's nodes.
-pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable: bool) -> Result<Sealed> {
+pub(crate) async fn open(
+    file: &DriveFile,
+    key: DriveKey,
+    below: Below,
+    (writable, session): (bool, &Session),
+) -> Result<Sealed> {
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
     let units = units_of(seal.unit, file.size)?;
     let store =
@@ -177,8 +171,8 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         })?;
     }
     if sealed.has_open_epoch() {
-        match ACCEPTING.get() {
-            Some(record) => accept(file, &sealed, *record).await?,
+        match &session.acceptance {
+            Some(record) => accept(file, &sealed, record.as_ref()).await?,
             None => tracing::warn!(
                 next = %Next::from(next::Seal::AcceptUnverified).record(),
                 "{}: a writer has not closed it. What it wrote after its last flush is unverified, and is not read",
@@ -189,22 +183,11 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
     Ok(sealed)
 }
 
-/// Records which ranges of a drive are unverified and accepted.
-pub type AcceptanceRecord = fn(&DriveFile, &[ByteRange]) -> Result<()>;
-
-static ACCEPTING: OnceLock<AcceptanceRecord> = OnceLock::new();
-
-/// From now on, this process accepts unverified units of the drives that it opens, each time after `record` has recorded
-/// which.
-pub fn accept_unverified(record: AcceptanceRecord) {
-    ACCEPTING.get_or_init(|| record);
-}
-
-async fn accept(file: &DriveFile, sealed: &Sealed, record: AcceptanceRecord) -> Result<()> {
+async fn accept(file: &DriveFile, sealed: &Sealed, record: &dyn AcceptanceRecord) -> Result<()> {
     let ranges = sealed.unverified().await.map_err(Error::device("looking for unverified units"))?;
     let bytes: u64 = ranges.iter().map(|range| range.len).sum();
     tracing::warn!("{}: {} that a writer never closed are accepted, unverified", file.name, Size(bytes));
-    record(file, &ranges)?;
+    record.accepted(file, &ranges)?;
     sealed.accept_unverified().await.map_err(Error::device("accepting unverified units"))
 }
 
@@ -232,13 +215,13 @@ fn boundary(file: &DriveFile) -> Option<u64> {
     Some(common).filter(|common| *common > 0)
 }
 
-/// Lets a recipient open the drive, too. This process must be able to open it.
+/// Lets a recipient open the drive, too. An identity of the session must open it.
 ///
 /// # Errors
 ///
-/// If no identity of this process opens it, or it is not sealed.
-pub fn share(file: &mut DriveFile, recipient: &Recipient) -> Result<()> {
-    let key = unlock(file)?.ok_or_else(|| not_sealed(file))?;
+/// If none does, or it is not sealed.
+pub fn share(file: &mut DriveFile, recipient: &Recipient, session: &Session) -> Result<()> {
+    let key = unlock(file, session)?.ok_or_else(|| not_sealed(file))?;
     let new = wrapped(id(file)?, &key, recipient).map_err(|error| error_of(file, &error))?;
     let mut full = false;
     file.update(|file| {
@@ -280,11 +263,11 @@ pub fn unshare(file: &mut DriveFile, recipient: &str) -> Result<bool> {
 
 /// Destroys the wrapped keys in the drive file: replaces the file, and overwrites the former one. Returns false if the
 /// drive is not sealed.
-pub(crate) fn destroy_key(file: &DriveFile) -> Result<bool> {
+pub(crate) fn destroy_key(file: &DriveFile, keyring: &Keyring) -> Result<bool> {
     if file.sealed.is_none() {
         return Ok(false);
     }
-    keyring::forget(&id(file)?);
+    keyring.forget(&id(file)?);
     let overwriting =
         |error: std::io::Error| Error::io(format_args!("destroying the key in {}", file.path.display()), &error);
     let mut former = match File::options().write(true).open(&file.path) {

@@ -1,10 +1,8 @@
 //! The state of a drive: its image, and each of its nodes.
 
-use std::time::Duration;
-
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
-use cheetah_tls::credential_store;
+use cheetah_tls::Credential;
 use futures::future::{join_all, try_join_all};
 use serde::Serialize;
 
@@ -16,6 +14,7 @@ use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
+use crate::session::Session;
 use crate::set::newest::newest_of_any;
 use cheetah_error::{Error, Fact, Next, Result, next};
 
@@ -154,21 +153,21 @@ pub struct CoveredStatus {
     pub filler: Option<String>,
 }
 
-/// Asks every node, waiting at most `timeout` for each. The result includes nodes that do not answer, as such. If the
+/// Asks every node, waiting for each as long as the session allows. The result includes nodes that do not answer, as such. If the
 /// drive has redundancy, the nodes are those of the newest map.
-pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    status_and_chart(file, timeout, 0).await.map(|(status, _)| status)
+pub async fn status(file: &DriveFile, session: &Session) -> Result<DriveStatus> {
+    status_and_chart(file, session, 0).await.map(|(status, _)| status)
 }
 
 /// The same, with a [chart](crate::chart) of the drive in this number of slices.
 pub async fn status_and_chart(
     file: &DriveFile,
-    timeout: Duration,
+    session: &Session,
     slices: usize,
 ) -> Result<(DriveStatus, Vec<ChartRow>)> {
-    let NewestNodes { file, refetching, divergence, mut nodes } = newest_nodes(file, timeout).await?;
+    let NewestNodes { file, refetching, divergence, mut nodes } = newest_nodes(file, session).await?;
     let file = &file;
-    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
+    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, session.timeout))).await;
     let recorded = coverage::recorded(file)?;
     let chart = chart(file, &nodes, recorded.as_ref(), slices);
     let covered = recorded.map(|coverage| CoveredStatus {
@@ -183,7 +182,7 @@ pub async fn status_and_chart(
         file.bad_ranges().into_iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
     let survives = survives(file, &nodes, |node| !node.is_whole()).filter(|_| !refetching);
     let content = if refetching { Content::Lost } else { content(file, &nodes, survives.is_some()) };
-    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status))).await;
+    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status, session))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
     let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
     let status = DriveStatus {
@@ -199,20 +198,20 @@ pub async fn status_and_chart(
         diverged: divergence.as_ref().map(ToString::to_string),
         divergence,
         bad,
-        recovery: Recovery::latest(&answering).await.filter(|_| file.is_redundant()),
+        recovery: Recovery::latest(&answering, session).await.filter(|_| file.is_redundant()),
         refetching,
         survives_losses: survives,
         survives_losses_max: file.losses_max(),
         nodes,
-        acting_as: credential_store::default().and_then(|credential| Some(credential.identity()?.to_string())),
+        acting_as: session.credentials.acting_as().and_then(Credential::identity).map(ToString::to_string),
     };
     Ok((status, chart))
 }
 
-/// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each
+/// Asks every node how its connections are protected, waiting for each as long as the session allows. Returns a sentence for each
 /// node that answers, in file order.
-pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<String>> {
-    let NewestNodes { nodes, .. } = newest_nodes(file, timeout).await?;
+pub async fn connections(file: &DriveFile, session: &Session) -> Result<Vec<String>> {
+    let NewestNodes { nodes, .. } = newest_nodes(file, session).await?;
     let described = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.transport.as_ref()?)));
     Ok(described.collect())
 }
@@ -230,20 +229,20 @@ struct NewestNodes {
 
 /// Asks the nodes for the newest maps and for their states, concurrently, so that a node that does not answer costs one
 /// time-out.
-async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<NewestNodes> {
+async fn newest_nodes(file: &DriveFile, session: &Session) -> Result<NewestNodes> {
     let mut now = file.clone();
     if !file.is_redundant() {
-        let nodes = node_statuses(file, timeout).await;
+        let nodes = node_statuses(file, session).await;
         return Ok(NewestNodes { file: now, refetching: false, divergence: None, nodes });
     }
     let sets: Vec<DriveSet> = DriveSet::all(file).collect();
-    let looks = sets.iter().map(|set| newest_of_any(set, timeout));
-    let (found, mut nodes) = tokio::join!(try_join_all(looks), node_statuses(file, timeout));
+    let looks = sets.iter().map(|set| newest_of_any(set, session));
+    let (found, mut nodes) = tokio::join!(try_join_all(looks), node_statuses(file, session));
     let found = found?;
     found.iter().enumerate().for_each(|(index, found)| found.map.update(&mut now, index));
     match now.nodes().zip(file.nodes()).all(|(now, known)| now.is_same(known)) {
         true => nodes.iter_mut().zip(now.nodes()).for_each(|(status, node)| status.sync = node.state),
-        false => nodes = node_statuses(&now, timeout).await,
+        false => nodes = node_statuses(&now, session).await,
     }
     let refetching = found.iter().any(|found| found.map.refetching);
     let divergence = sets.iter().zip(&found).find_map(|(set, found)| Some(found.diverged.as_ref()?.refusal(set)));
@@ -251,7 +250,7 @@ async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<NewestNodes
 }
 
 /// Says what becomes of the part of a node whose machine needs the memory.
-async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStatus) {
+async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStatus, session: &Session) {
     let Some(seconds) = status.leave_in_s else { return };
     let name = &node.name;
     let wants = format!("node {name} needs its memory back, and may drop its part of the drive in {seconds} s");
@@ -264,7 +263,7 @@ async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStat
             let problem = format!("{wants}: no process has the drive open for writing, so nobody moves it");
             (problem, vec![drain.into()])
         }
-        (true, Some(writer)) => match Leaving::at(node).await.map(|leaving| leaving.step) {
+        (true, Some(writer)) => match Leaving::at(node, session).await.map(|leaving| leaving.step) {
             Some(Step::Stuck { why, next, .. }) => (format!("{wants}: {writer} cannot move it: {why}"), next),
             _ => (format!("{wants}: {writer} moves it"), Vec::new()),
         },

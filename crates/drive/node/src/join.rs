@@ -17,8 +17,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// new errors.
 pub(crate) async fn join(examiner: &str, node: &Shared) {
     panic_point("join");
-    let client =
-        ControlClient::new(examiner).with_credential(node.credential.clone()).expecting(Expected::role(Role::Examiner));
+    let client = ControlClient::new(examiner, node.credential.as_ref()).expecting(Expected::role(Role::Examiner));
     let mut wait = RETRY_FIRST;
     let mut said = String::new();
     loop {

@@ -12,7 +12,7 @@ use cheetah_device::{Size, os_error};
 use cheetah_error::{Next, next};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
-use cheetah_tls::{Credential, ServerTls, TlsError, credential_store};
+use cheetah_tls::{Credential, CredentialSet, ServerTls, TlsError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
@@ -62,8 +62,8 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// A node that lends `memory_bytes`, listens on `listen` and the port after it, and is not announced. Its credential is the
-    /// process's.
+    /// A node that lends `memory_bytes`, listens on `listen` and the port after it, and is in no room and
+    /// not announced.
     pub fn new(memory_bytes: u64, listen: SocketAddr) -> Self {
         Self {
             memory_bytes,
@@ -75,7 +75,7 @@ impl NodeConfig {
             join: Vec::new(),
             announce: false,
             insecure: false,
-            credential: credential_store::default(),
+            credential: None,
             probe: true,
             data_threads: None,
             scan_threads: None,
@@ -147,10 +147,9 @@ impl Node {
     /// Starts a node. It serves from threads of its own.
     pub fn start(config: NodeConfig) -> Result<Self, NodeError> {
         let http_listen = http_listen(&config)?;
-        let mut tls = None;
+        let (mut tls, credentials) = (None, CredentialSet::from(config.credential.clone()));
         for address in [config.listen, http_listen] {
-            tls = credential_store::server_as(config.credential.as_ref(), address, config.insecure)
-                .map_err(NodeError::Exposed)?;
+            tls = credentials.server(address, config.insecure).map_err(NodeError::Exposed)?;
         }
         let memory_bytes = match config.dedicated {
             _ if config.keep_free_bytes.is_some() => config.memory_bytes,

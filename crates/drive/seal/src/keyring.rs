@@ -1,10 +1,10 @@
-//! The identities of this process, and the keys that they opened.
+//! Identities, and the keys of drives that they opened.
 //!
-//! The command line sets them once; what opens a drive asks here, so that they need not be passed through every layer
-//! between. Secrets are read from files only: arguments and environments are visible to others.
+//! Secrets are read from files only: arguments and environments are visible to others.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,9 @@ pub use crate::variables::{IDENTITY_VARIABLE, PASSPHRASE_VARIABLE};
 /// The longest file of identities or passphrase that is read, in bytes.
 const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 
-static RING: Mutex<Option<Ring>> = Mutex::new(None);
+/// The identities that a program was given, those that its environment names, and the keys of drives that they opened.
+#[derive(Default)]
+pub struct Keyring(Mutex<Ring>);
 
 #[derive(Default)]
 struct Ring {
@@ -35,100 +37,123 @@ struct Ring {
     files: Vec<(&'static str, PathBuf)>,
 }
 
-/// Adds the identities in a file as `age-keygen` writes it: one a line; empty lines and lines that begin with `#` are
-/// skipped.
-pub fn add_identities(path: &Path) -> Result<(), SealError> {
-    let found = identities(path)?;
-    with(|ring| {
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    /// Adds the identities in a file as `age-keygen` writes it: one a line; empty lines and lines that begin with `#` are
+    /// skipped.
+    pub fn add_identities(&self, path: &Path) -> Result<(), SealError> {
+        let found = identities(path)?;
+        let mut ring = self.0.lock();
         ring.identities.extend(found);
         ring.files.push((IDENTITY_VARIABLE, absolute(path)));
-    });
-    Ok(())
-}
+        Ok(())
+    }
 
-/// Adds an identity that is in no file.
-pub fn add(identity: Identity) {
-    with(|ring| ring.identities.push(identity));
-}
-
-/// Adds the passphrase in a file: its first line.
-pub fn add_passphrase(path: &Path) -> Result<(), SealError> {
-    let found = passphrase(path)?;
-    with(|ring| {
+    /// Adds the passphrase in a file: its first line.
+    pub fn add_passphrase(&self, path: &Path) -> Result<(), SealError> {
+        let found = passphrase(path)?;
+        let mut ring = self.0.lock();
         ring.identities.push(found);
         ring.files.push((PASSPHRASE_VARIABLE, absolute(path)));
-    });
-    Ok(())
-}
+        Ok(())
+    }
 
-/// The environment in which another process has the identities of this one, those of its own environment included.
-pub fn environment() -> Vec<(&'static str, OsString)> {
-    let names = [IDENTITY_VARIABLE, PASSPHRASE_VARIABLE].into_iter();
-    names
-        .filter_map(|name| {
-            let given: Vec<PathBuf> = with(|ring| {
-                ring.files.iter().filter(|(variable, _)| *variable == name).map(|(_, path)| path.clone()).collect()
-            });
-            let inherited = std::env::var_os(name).unwrap_or_default();
-            let inherited = std::env::split_paths(&inherited).filter(|path| !path.as_os_str().is_empty());
-            let all: Vec<PathBuf> = given.into_iter().chain(inherited).collect();
-            // A path with a colon in it cannot be handed on.
-            Some((name, std::env::join_paths(all).ok().filter(|paths| !paths.is_empty())?))
-        })
-        .collect()
+    /// The environment in which another process has these identities, those of this process's environment included.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let ring = self.0.lock();
+        let names = [IDENTITY_VARIABLE, PASSPHRASE_VARIABLE].into_iter();
+        names
+            .filter_map(|name| {
+                let given = ring.files.iter().filter(|(variable, _)| *variable == name).map(|(_, path)| path.clone());
+                let inherited = std::env::var_os(name).unwrap_or_default();
+                let inherited = std::env::split_paths(&inherited).filter(|path| !path.as_os_str().is_empty());
+                let all: Vec<PathBuf> = given.chain(inherited).collect();
+                // A path with a colon in it cannot be handed on.
+                Some((name, std::env::join_paths(all).ok().filter(|paths| !paths.is_empty())?))
+            })
+            .collect()
+    }
+
+    /// The recipients that the identities belong to.
+    pub fn recipients(&self) -> Result<Vec<Recipient>, SealError> {
+        Ok(self.all()?.iter().map(Identity::recipient).collect())
+    }
+
+    /// Keeps the key of a drive.
+    pub fn keep(&self, drive: [u8; ID_BYTES], key: &DriveKey) {
+        self.0.lock().drives.insert(drive, key.clone());
+    }
+
+    /// Forgets the key of a drive, which is wiped once nothing has the drive open.
+    pub fn forget(&self, drive: &[u8; ID_BYTES]) {
+        self.0.lock().drives.remove(drive);
+    }
+
+    /// Opens the key of a drive with any identity of the ring, or of `further` ones, and keeps it. `wrapped` are the copies
+    /// of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`SealError::NoIdentity`] or [`SealError::OtherIdentity`] if no identity opens any of them; another if one is damaged
+    /// and no other opens.
+    pub fn open(
+        &self,
+        (drive, wrapped): ([u8; ID_BYTES], &[Vec<u8>]),
+        further: &[Identity],
+    ) -> Result<DriveKey, SealError> {
+        if let Some(key) = self.0.lock().drives.get(&drive).cloned() {
+            return Ok(key);
+        }
+        let own = self.all()?;
+        if own.is_empty() && further.is_empty() {
+            return Err(SealError::NoIdentity);
+        }
+        let mut damaged = None;
+        // Keys first: a passphrase takes a second.
+        let is_slow = |identity: &&Identity| matches!(identity, Identity::Passphrase(_));
+        for slow in [false, true] {
+            for identity in own.iter().chain(further).filter(|identity| is_slow(identity) == slow) {
+                for file in wrapped {
+                    match unwrap_key(drive, file, identity) {
+                        Ok(Some(key)) => {
+                            no_core_dumps();
+                            self.keep(drive, &key);
+                            return Ok(key);
+                        }
+                        Ok(None) => {}
+                        Err(error) => damaged = Some(error),
+                    }
+                }
+            }
+        }
+        Err(damaged.unwrap_or(SealError::OtherIdentity))
+    }
+
+    /// All identities, those of the environment included.
+    fn all(&self) -> Result<Vec<Identity>, SealError> {
+        let has_asked = std::mem::replace(&mut self.0.lock().asked, true);
+        if !has_asked {
+            let named = |variable| std::env::var_os(variable).unwrap_or_default();
+            for path in std::env::split_paths(&named(IDENTITY_VARIABLE)).filter(|path| !path.as_os_str().is_empty()) {
+                let found = identities(&path)?;
+                self.0.lock().identities.extend(found);
+            }
+            for path in std::env::split_paths(&named(PASSPHRASE_VARIABLE)).filter(|path| !path.as_os_str().is_empty()) {
+                let found = passphrase(&path)?;
+                self.0.lock().identities.push(found);
+            }
+        }
+        Ok(self.0.lock().identities.clone())
+    }
 }
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// The recipients that the identities of this process belong to.
-pub fn recipients() -> Result<Vec<Recipient>, SealError> {
-    Ok(all()?.iter().map(Identity::recipient).collect())
-}
-
-/// Keeps the key of a drive for this process.
-pub fn keep(drive: [u8; ID_BYTES], key: &DriveKey) {
-    with(|ring| ring.drives.insert(drive, key.clone()));
-}
-
-/// Forgets the key of a drive, which is wiped once nothing has the drive open.
-pub fn forget(drive: &[u8; ID_BYTES]) {
-    with(|ring| ring.drives.remove(drive));
-}
-
-/// Opens the key of a drive with any identity of this process, and keeps it. `wrapped` are the copies of the key.
-///
-/// # Errors
-///
-/// [`SealError::NoIdentity`] or [`SealError::OtherIdentity`] if no identity opens any of them; another if one is damaged and no other opens.
-pub fn open(drive: [u8; ID_BYTES], wrapped: &[Vec<u8>]) -> Result<DriveKey, SealError> {
-    if let Some(key) = with(|ring| ring.drives.get(&drive).cloned()) {
-        return Ok(key);
-    }
-    let identities = all()?;
-    if identities.is_empty() {
-        return Err(SealError::NoIdentity);
-    }
-    let mut damaged = None;
-    // Keys first: a passphrase takes a second.
-    let is_slow = |identity: &&Identity| matches!(identity, Identity::Passphrase(_));
-    for slow in [false, true] {
-        for identity in identities.iter().filter(|identity| is_slow(identity) == slow) {
-            for file in wrapped {
-                match unwrap_key(drive, file, identity) {
-                    Ok(Some(key)) => {
-                        no_core_dumps();
-                        keep(drive, &key);
-                        return Ok(key);
-                    }
-                    Ok(None) => {}
-                    Err(error) => damaged = Some(error),
-                }
-            }
-        }
-    }
-    Err(damaged.unwrap_or(SealError::OtherIdentity))
 }
 
 /// Wraps the key of a drive for a recipient.
@@ -159,26 +184,6 @@ pub fn unwrap_key(drive: [u8; ID_BYTES], file: &[u8], identity: &Identity) -> Re
         }
         _ => Err(SealError::NotAuthentic("a wrapped key is that of another drive")),
     }
-}
-
-fn with<T>(change: impl FnOnce(&mut Ring) -> T) -> T {
-    change(RING.lock().get_or_insert_default())
-}
-
-/// All identities, those of the environment included.
-fn all() -> Result<Vec<Identity>, SealError> {
-    if !with(|ring| std::mem::replace(&mut ring.asked, true)) {
-        let named = |variable| std::env::var_os(variable).unwrap_or_default();
-        for path in std::env::split_paths(&named(IDENTITY_VARIABLE)).filter(|path| !path.as_os_str().is_empty()) {
-            let found = identities(&path)?;
-            with(|ring| ring.identities.extend(found));
-        }
-        for path in std::env::split_paths(&named(PASSPHRASE_VARIABLE)).filter(|path| !path.as_os_str().is_empty()) {
-            let found = passphrase(&path)?;
-            with(|ring| ring.identities.push(found));
-        }
-    }
-    Ok(with(|ring| ring.identities.clone()))
 }
 
 /// Reads the identities in a file.

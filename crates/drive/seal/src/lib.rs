@@ -13,8 +13,8 @@
 //! | [`age`] | the drive's key, wrapped in the `age` format |
 //! | [`key`] | the drive's key, and the keys derived from it |
 //!
-//! And with I/O: [`device`], the sealed device over the device of the nodes; [`keyring`], the identities
-//! of the process. Keys are in [locked memory](cheetah_kit::locked).
+//! And with I/O: [`device`], the sealed device over the device of the nodes; [`keyring`], identities
+//! and the keys that they opened. Keys are in [locked memory](cheetah_kit::locked).
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ pub use device::{RecordStore, Sealed};
 pub use epoch::Epoch;
 pub use error::SealError;
 pub use key::DriveKey;
+pub use keyring::Keyring;
 pub use record::Record;
 pub use stamp::Stamp;
 pub use units::Units;

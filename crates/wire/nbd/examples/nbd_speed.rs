@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_nbd::client::{Client, ClientConfig};
-use cheetah_tls::{Credential, Expected, Role, Roles};
+use cheetah_tls::{Credential, CredentialSet, Expected, Role, Roles};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -80,7 +80,8 @@ async fn main() -> Outcome<()> {
     };
     let expected = Expected::roles(Roles::of(&[Role::Node, Role::Agent, Role::Examiner, Role::Analyst]));
     let uri = uri.parse()?;
-    let config = ClientConfig { credential, expected, writable: work == "write", ..ClientConfig::new(uri) };
+    let credentials = CredentialSet::from(credential);
+    let config = ClientConfig { credentials, expected, writable: work == "write", ..ClientConfig::new(uri) };
     let (block, depth, time) = (block.parse()?, depth.parse()?, Duration::from_secs_f64(seconds.parse()?));
     if work == "first" {
         let mut times = Vec::new();

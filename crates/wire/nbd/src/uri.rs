@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, decode_bytes, encode};
-use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, credential_store};
+use cheetah_tls::{ClientTls, Credential, CredentialSet, Expected, Fingerprint, RoomId};
 
 use crate::inbox::Inbox;
 use crate::starttls::NoTls;
@@ -32,12 +32,12 @@ pub struct NbdUri {
 /// Whether connections have TLS, and with which credential.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Security {
-    /// `nbd://`: over TCP, as a member of this process's room, if it is in one; otherwise unencrypted.
+    /// `nbd://`: over TCP, with the credential that the program acts as, if it has one; otherwise unencrypted.
     #[default]
     Usual,
     /// `nbds://`: as a member of a room. Drive files name the room and the node's key as parameters, `room` and `key`.
     Room {
-        /// The room; the process's if `None`.
+        /// The room; that of the credential that the program acts as if `None`.
         room: Option<RoomId>,
         /// The server's key, if it is known.
         key: Option<Fingerprint>,
@@ -162,14 +162,13 @@ impl NbdUri {
         Self { address, export: export.into(), security: Security::Usual }
     }
 
-    /// TLS for connections to the server; `None` if they are in clear. `ours` is this side's credential, if it is not the
-    /// process's, and `expected` is what a member of a room must be.
+    /// TLS for connections to the server; `None` if they are in clear. `expected` is what a member of a room must be.
     ///
     /// # Errors
     ///
-    /// If the certificates cannot be used, or this process is in no room and needs to be.
-    pub fn tls(&self, ours: Option<&Credential>, expected: Expected) -> io::Result<Option<ClientTls>> {
-        let ours = || ours.cloned().or_else(credential_store::default);
+    /// If the certificates cannot be used, or there is no credential and one is needed.
+    pub fn tls(&self, credentials: &CredentialSet, expected: Expected) -> io::Result<Option<ClientTls>> {
+        let ours = || credentials.acting_as().cloned();
         let expected = match &self.security {
             Security::Room { key: Some(key), .. } => expected.with_key(*key),
             _ => expected,
@@ -182,8 +181,7 @@ impl NbdUri {
             }
             (Security::Room { room: Some(room), .. }, _) => {
                 let other = || io::Error::other(NoTls::OtherRoom(*room));
-                let ours = ours().filter(|credential| credential.room() == Some(*room));
-                Some(ours.or_else(|| credential_store::of_room(room)).ok_or_else(other)?)
+                Some(credentials.of_room(room).cloned().ok_or_else(other)?)
             }
             (Security::Certificates(folder), _) => Some(Credential::from_dir(folder).map_err(io::Error::other)?),
         };

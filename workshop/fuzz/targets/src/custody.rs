@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use cheetah_custody::{CustodyEvent, CustodyLog, PublicKey, SigningKey, check};
+use cheetah_custody::{Custodian, CustodyEvent, CustodyLog, PublicKey, SigningKey, check};
 
 /// An intact log, and the key that signed it.
 static WHOLE: LazyLock<(Vec<u8>, PublicKey)> = LazyLock::new(|| {
@@ -19,7 +19,7 @@ static WHOLE: LazyLock<(Vec<u8>, PublicKey)> = LazyLock::new(|| {
 fn whole(log: &Path, key: &Path) -> Option<(Vec<u8>, PublicKey)> {
     let key = SigningKey::load_or_make(key).ok()?;
     let public = key.public();
-    let mut open = CustodyLog::open(log, key).ok()?;
+    let mut open = CustodyLog::open(log, key, &Custodian::default()).ok()?;
     for at in 0..3 {
         open.append(&CustodyEvent::Checkpoint { at, journal: None }).ok()?;
     }

@@ -53,7 +53,7 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
         return Err(Error::misuse(format!("{same} is the source itself, which is never written; choose another name")));
     }
     if request.restart {
-        discard(&request.destinations, request.timeout).await?;
+        discard(&request.destinations, request.session.timeout).await?;
     }
     let start = start(request, &evidence.source.identity)?;
     match open_journal(request, &path, recorder)? {
@@ -76,14 +76,8 @@ fn open_journal(
     let Some(key) = &request.key else { return journal.read(Signed::NotKept) };
     let log = CustodyLog::path_for(&request.destinations[0].path);
     let there = log.symlink_metadata().is_ok();
-    let report = there
-        .then(|| {
-            cheetah_custody::verify_log(
-                &log,
-                &cheetah_custody::Known { keys: vec![key.public()], ..cheetah_custody::Known::default() },
-            )
-        })
-        .transpose()?;
+    let known = request.custodian.known(vec![key.public()]);
+    let report = there.then(|| cheetah_custody::verify_log(&log, &known)).transpose()?;
     let signed = report.and_then(|report| report.journal).filter(|signed| signed.key == key.public().id());
     let read = journal.read(signed.as_ref().map_or(Signed::Nothing, |signed| Signed::As(&signed.sha256)));
     if let Err(error) = &read
@@ -210,7 +204,7 @@ async fn create(
             Err(error) => {
                 drop(sinks.split_off(0));
                 for (_, destination) in order.iter().take_while(|(other, _)| other != index) {
-                    sink::discard(destination, setup.timeout).await?;
+                    sink::discard(destination, setup.session.timeout).await?;
                 }
                 return Err(error);
             }
@@ -339,7 +333,8 @@ async fn read_held(
 }
 
 fn keep_logs(request: &Request, recorder: &mut Recorder<'_>) -> Result<()> {
-    request.key.as_ref().map_or(Ok(()), |key| recorder.keep_logs(&request.destinations, key))
+    let keep = |key| recorder.keep_logs(&request.destinations, (key, &request.custodian));
+    request.key.as_ref().map_or(Ok(()), keep)
 }
 
 fn started(start: &Start) -> Result<cheetah_custody::CustodyEvent> {
@@ -382,7 +377,7 @@ fn setup(request: &Request, start: &Start) -> Setup {
         force: request.force,
         restart: request.restart,
         force_lease: request.force_lease,
-        timeout: request.timeout,
+        session: request.session.clone(),
     }
 }
 

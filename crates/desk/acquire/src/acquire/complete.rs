@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
-use cheetah_drive::DriveFile;
 use cheetah_drive::digests::Digests;
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
+use cheetah_drive::{DriveFile, Session};
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
@@ -41,13 +41,13 @@ pub async fn complete(
         // Before the image is named, or an incomplete image could be taken for a whole one.
         let map = keep_map(destination, &whole.coverage, &state.bad)?;
         if let Some(map) = &map {
-            put_beside(destination, map, "map", request.timeout).await?;
+            put_beside(destination, map, "map", request.session.timeout).await?;
         }
         let files = sink.finish(&whole).await?;
         reports.push(SinkReport {
             destination: destination.to_string(),
             form: destination.form,
-            stored_bytes: stored(destination, &files, request.timeout).await?,
+            stored_bytes: stored(destination, &files, request.session.timeout).await?,
             files,
             map,
             custody: recorder.log_path(index),
@@ -128,7 +128,7 @@ pub async fn verify_all(
         let found = match destination.form {
             Form::Drive => verify_drive(request, destination, (&state.digests, &coverage), show).await,
             Form::Raw | Form::E01 => {
-                let opened = open_image(destination, &report.files, request.timeout).await;
+                let opened = open_image(destination, &report.files, &request.session).await;
                 match opened {
                     Ok(device) => verify_image(destination, device, state, &coverage, hashes, show).await,
                     Err(error) => Err(error),
@@ -167,10 +167,10 @@ struct ReadBack {
 }
 
 /// Opens a complete image, to be read from its medium.
-async fn open_image(destination: &Destination, files: &[PathBuf], timeout: Duration) -> Result<DynDevice> {
+async fn open_image(destination: &Destination, files: &[PathBuf], session: &Session) -> Result<DynDevice> {
     if let Some(uri) = &destination.object {
         // Unreadable ranges are zeros in the hashes.
-        let options = SourceOptions { apply_map: false, ..SourceOptions::new(LinkUse::default(), timeout) };
+        let options = SourceOptions { apply_map: false, ..SourceOptions::new(LinkUse::default(), session.clone()) };
         return Ok(cheetah_source::open(uri, &options).await?.source.device);
     }
     let (path, files, form) = (destination.path.clone(), files.to_vec(), destination.form);
@@ -236,7 +236,7 @@ async fn verify_drive(
     }
     // Only the digests of the chunks are compared, and the report says so.
     let (hashes, signed) = (HashChoice::NONE, Hashes::default());
-    let options = VerifyOptions { hashes, signed, timeout: request.timeout, at_nodes: false };
+    let options = VerifyOptions { hashes, signed, session: request.session.clone(), at_nodes: false };
     let (mut pace, begun) = (EtaMeter::new(file.size, 0), Instant::now());
     let mut last = 0;
     let progress = |so_far: cheetah_drive::CopyProgress| {

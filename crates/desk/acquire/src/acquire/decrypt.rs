@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cheetah_custody::{CustodyLog, Decrypted, Known, verify_log};
+use cheetah_custody::{CustodyLog, Decrypted, verify_log};
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
@@ -91,7 +91,7 @@ fn hashes_of(source: Identity, request: &Request) -> Hashes {
     let path = spec::path_of(&source.location).map(|(path, _)| path).or_else(object);
     let log = path.map(|path| CustodyLog::path_for(&path)).filter(|log| log.symlink_metadata().is_ok());
     let keys = request.key.iter().map(cheetah_custody::SigningKey::public).collect();
-    let report = log.and_then(|log| verify_log(&log, &Known { keys, ..Known::default() }).ok());
+    let report = log.and_then(|log| verify_log(&log, &request.custodian.known(keys)).ok());
     let signed = report.filter(|report| report.problem.is_none()).and_then(|report| report.signed().cloned());
     signed.filter(|signed| signed.size == source.size).map_or(source.hashes, |signed| signed.hashes)
 }

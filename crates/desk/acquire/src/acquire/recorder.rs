@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_custody::{CustodyEvent, CustodyLog, Head, SigningKey, Span};
+use cheetah_custody::{Custodian, CustodyEvent, CustodyLog, Head, SigningKey, Span};
 use cheetah_device::ByteRange;
 use cheetah_error::Result;
 use parking_lot::Mutex;
@@ -34,10 +34,14 @@ impl<'a> Recorder<'a> {
     }
 
     /// Opens the logs beside the destinations, signed with `key`; from now on events are recorded there, too.
-    pub fn keep_logs(&mut self, destinations: &[Destination], key: &SigningKey) -> Result<()> {
+    pub fn keep_logs(
+        &mut self,
+        destinations: &[Destination],
+        (key, custodian): (&SigningKey, &Custodian),
+    ) -> Result<()> {
         let mut logs = self.logs.lock();
         for destination in destinations {
-            match CustodyLog::open(&CustodyLog::path_for(&destination.path), key.clone()) {
+            match CustodyLog::open(&CustodyLog::path_for(&destination.path), key.clone(), custodian) {
                 Ok(log) => logs.push(log),
                 Err(error) => {
                     logs.drain(..).for_each(|log| discard_if_empty(&log));

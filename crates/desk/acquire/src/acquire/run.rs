@@ -70,7 +70,7 @@ pub async fn acquire(
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
     let volumes = Volumes { unlocked, decrypted: request.decrypted.clone() };
     volumes.record(&mut recorder)?;
-    let doubts = cheetah_source::doubts(&evidence.source, request.timeout).await;
+    let doubts = cheetah_source::doubts(&evidence.source, request.session.timeout).await;
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
@@ -256,9 +256,9 @@ impl Finished {
         for (destination, sink) in request.destinations.iter().zip(&report.sinks) {
             let path = destination.beside("report.txt");
             REPORT.replace(&path, report.to_string().as_bytes())?;
-            put_beside(destination, &path, "report.txt", request.timeout).await?;
+            put_beside(destination, &path, "report.txt", request.session.timeout).await?;
             if let Some(custody) = &sink.custody {
-                put_beside(destination, custody, "custody", request.timeout).await?;
+                put_beside(destination, custody, "custody", request.session.timeout).await?;
             }
         }
         journal.remove()?;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use cheetah_tls::Credential;
+
 /// The disk to serve, the addresses, and the limits.
 #[derive(Debug, Clone)]
 pub struct AgentConfig {
@@ -15,6 +17,8 @@ pub struct AgentConfig {
     pub listen: Option<SocketAddr>,
     /// The examiner to call, as `HOST:PORT`, again and again.
     pub connect: Option<String>,
+    /// The credential with which clients are answered; without one, connections are not encrypted.
+    pub credential: Option<Credential>,
     /// Whether to go beyond loopback, although nothing is encrypted.
     pub insecure: bool,
     /// The most clients at once, 1 to 16.
@@ -35,6 +39,7 @@ impl AgentConfig {
             name: String::new(),
             listen: None,
             connect: None,
+            credential: None,
             insecure: false,
             connections_max: 16,
             rate_max: None,

@@ -28,7 +28,7 @@ use cheetah_error::{Error, Result};
 use cheetah_image::{Identity, OpenOptions, Source};
 use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig, SingleExport};
-use cheetah_tls::{ServerTls, credential_store};
+use cheetah_tls::{CredentialSet, ServerTls};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
 pub use disks::{FoundDisk, disks};
@@ -158,7 +158,7 @@ fn check(config: &AgentConfig) -> Result<()> {
         return Err(Error::misuse(format!("'{examiner}' is no address to call; write HOST:PORT")));
     };
     let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if !is_here && !config.insecure && credential_store::default().is_none() {
+    if !is_here && !config.insecure && config.credential.is_none() {
         return Err(Error::misuse(format!(
             "{examiner} is another machine, and without a room anyone on the way could read the disk"
         ))
@@ -171,7 +171,7 @@ fn check(config: &AgentConfig) -> Result<()> {
 fn tls(config: &AgentConfig) -> Result<Option<ServerTls>> {
     let here = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
     let address = config.listen.unwrap_or(here);
-    credential_store::server(address, config.insecure).map_err(cheetah_control::exposed)
+    CredentialSet::from(config.credential.clone()).server(address, config.insecure).map_err(cheetah_control::exposed)
 }
 
 /// Returns the host in `HOST:PORT`, an IPv6 address without its brackets.

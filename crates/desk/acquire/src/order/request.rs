@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_custody::{Decrypted, SigningKey};
+use cheetah_custody::{Custodian, Decrypted, SigningKey};
+use cheetah_drive::Session;
 use cheetah_error::{Error, Result};
 use cheetah_image::HashChoice;
 use cheetah_image::ewf::write::E01Options;
@@ -91,8 +92,8 @@ pub struct Request {
     pub checkpoint_bytes: u64,
     /// The initial number of bytes in flight; the default if `None`. The window then adapts to the link.
     pub window_bytes: Option<u64>,
-    /// The time without an answer after which a node counts as lost.
-    pub timeout: Duration,
+    /// What drives are opened with. Any peer may be silent as long as a node.
+    pub session: Session,
     /// Take the write lease of a drive from its holder.
     pub force_lease: bool,
     /// The examiner vouches that a source with a different identity is the original one.
@@ -113,11 +114,13 @@ pub struct Request {
     pub decrypted: Option<Decrypted>,
     /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,
+    /// Keeps what is known of custody logs elsewhere.
+    pub custodian: Custodian,
 }
 
 impl Request {
-    /// The defaults: all hashes, one retry, no unreadable range, nothing replaced, no custody log.
-    pub fn new(source: Opener, destinations: Vec<Destination>) -> Self {
+    /// The defaults: all hashes, one retry, no unreadable range, nothing replaced, no custody log and no ledger.
+    pub fn new(source: Opener, destinations: Vec<Destination>, session: Session) -> Self {
         Self {
             source,
             destinations,
@@ -128,7 +131,7 @@ impl Request {
             retry_for: Duration::from_secs(60),
             checkpoint_bytes: CHECKPOINT_BYTES_DEFAULT,
             window_bytes: None,
-            timeout: Duration::from_secs(10),
+            session,
             force_lease: false,
             same_source: false,
             compare_all: false,
@@ -139,6 +142,7 @@ impl Request {
             unlock: None,
             decrypted: None,
             key: None,
+            custodian: Custodian::default(),
         }
     }
 

@@ -53,7 +53,7 @@ fn options(setup: &Setup) -> LoadOptions {
         // Computed once for all sinks.
         hashes: HashChoice::NONE,
         force_lease: setup.force_lease,
-        timeout: setup.timeout,
+        session: setup.session.clone(),
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::{Coverage, DynDevice};
+use cheetah_drive::Session;
 use cheetah_drive::digests::Digests;
 use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
@@ -80,8 +81,8 @@ pub struct Setup {
     pub restart: bool,
     /// Whether to take the write lease of a drive from another holder.
     pub force_lease: bool,
-    /// The time-out of a drive's nodes.
-    pub timeout: Duration,
+    /// What drives are opened with. Any peer may be silent as long as a node.
+    pub session: Session,
 }
 
 /// A destination that was found again.

@@ -31,7 +31,7 @@ fn record_path(destination: &Destination) -> PathBuf {
 }
 
 pub async fn check(destination: &Destination, uri: &str, setup: &Setup) -> Result<()> {
-    let target = ObjectTarget::parse(uri, setup.timeout)?;
+    let target = ObjectTarget::parse(uri, setup.session.timeout)?;
     if !setup.force && target.exists().await? {
         return Err(target.is_there());
     }
@@ -46,10 +46,10 @@ pub async fn check(destination: &Destination, uri: &str, setup: &Setup) -> Resul
 }
 
 pub async fn create(destination: &Destination, uri: &str, setup: &Setup) -> Result<Box<dyn Sink>> {
-    discard(destination, uri, setup.timeout).await?;
+    discard(destination, uri, setup.session.timeout).await?;
     let opened = open(destination, uri, setup).await;
     if opened.is_err()
-        && let Err(error) = discard(destination, uri, setup.timeout).await
+        && let Err(error) = discard(destination, uri, setup.session.timeout).await
     {
         tracing::warn!("{error}");
     }
@@ -65,7 +65,7 @@ pub async fn discard(destination: &Destination, uri: &str, timeout: Duration) ->
 }
 
 async fn open(destination: &Destination, uri: &str, setup: &Setup) -> Result<Box<dyn Sink>> {
-    let target = ObjectTarget::parse(uri, setup.timeout)?;
+    let target = ObjectTarget::parse(uri, setup.session.timeout)?;
     let record = Arc::new(UploadRecord::open(&record_path(destination), &target)?);
     if destination.form == Form::Raw {
         let file = ObjectWriter::open(target, setup.size, setup.force, &record).await?;

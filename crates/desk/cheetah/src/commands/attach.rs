@@ -17,6 +17,7 @@ use cheetah_volume::partition::read_tables;
 use super::options::{AccessArgs, source, warn_of};
 use super::{attached, background, lazy};
 use crate::answers::access as answers;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -110,7 +111,7 @@ impl Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     check(&args).await?;
     if args.background {
         return background::start(|answers::Attach::Ready { device, .. }| format!("attached: {device}"), ui);
@@ -119,7 +120,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.detached {
         background::leave_terminal()?;
     }
-    let access = args.access.get(&args.source, ui).await?;
+    let access = args.access.get(&args.source, desk, ui).await?;
     let shown = match access.unlock {
         Some(_) => Shown::Volume { partition: args.partition },
         None => Shown::Source,
@@ -129,8 +130,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         refuse_own_nodes(&args.source).await?;
     }
     let opened = OpenedSource::open(&args.source, &access).await?;
-    warn_of(&opened, access.timeout, ui);
-    let timeout = access.timeout * 2 + KERNEL_PATIENCE;
+    warn_of(&opened, access.session.timeout, ui);
+    let timeout = access.session.timeout * 2 + KERNEL_PATIENCE;
     let use_of = attached::Use::of(&access);
     let options = AttachOptions {
         writable: use_of.writes(),

@@ -30,6 +30,7 @@ use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
 use super::unlock::UnlockArgs;
 use crate::answers::create::{self as answers, NodeShare};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -65,7 +66,7 @@ drive file. If all keys that open the drive are lost, so is its content. See doc
       --from disk.raw")]
 pub struct Args {
     /// The drive file to write; must not exist
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     #[command(flatten)]
     nodes: NodeArgs,
@@ -135,27 +136,28 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let timeout = args.timeout.get();
+    let (timeout, session) = (args.timeout.get(), desk.session(args.timeout.get()));
     args.layout.check()?;
-    args.seal.check()?;
+    args.seal.check(desk)?;
     check_unlock(&args)?;
     args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // The source is opened first: if that fails, no memory has been reserved.
     let link = match &args.from {
-        Some(source) => args.tune.link(source, ui).await?,
+        Some(source) => args.tune.link(source, desk, ui).await?,
         None => LinkUse::default(),
     };
     let from = match &args.from {
         Some(text) if args.lazy => {
             // What is in doubt about it is said when the drive is opened: nothing of it is read twice.
-            Some(From::Filling(Box::new(open(text, &SourceOptions::new(link, timeout)).await?.source.identity)))
+            let options = SourceOptions::new(link, session.clone());
+            Some(From::Filling(Box::new(open(text, &options).await?.source.identity)))
         }
         Some(text) => {
             let volume = args.unlock.choice()?;
-            let opening = OpenImage::open(text, link, timeout, volume.as_ref());
+            let opening = OpenImage::open(text, link, &session, volume.as_ref());
             Some(From::Loading(Box::new(stop.unless(&format!("opening {text}"), opening).await?)))
         }
         None => None,
@@ -173,7 +175,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if let Some(listen) = args.gather {
         let size_max = if let DriveSize::Bytes(bytes) = size { Some(bytes) } else { None };
         let gathering = Gathering { nodes: args.nodes.clone(), listen, size_max };
-        let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always()?);
+        let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always(desk)?);
         SideFiles::default().check_space(&path)?;
         let request = CreateRequest {
             path,
@@ -184,25 +186,25 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             thin: false,
             spares: Vec::new(),
             seal,
-            timeout,
+            session,
         };
-        let file = gather(gathering, request, &mut stop, ui).await?;
+        let file = gather(gathering, request, desk, &mut stop, ui).await?;
         load::warn_of_foreign(&file, ui);
-        answer(&file, None, ui);
+        answer(&file, None, desk, ui);
         return Ok(());
     }
     let nodes = tokio::select! {
-        nodes = args.nodes.find(timeout, ui) => nodes?,
+        nodes = args.nodes.find(timeout, desk, ui) => nodes?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
     warn_of_overcommitment(size, &nodes, args.thin, ui);
-    let seal = args.seal.over(&nodes, args.from.is_some()).await?;
+    let seal = args.seal.over(&nodes, args.from.is_some(), desk).await?;
     let unit =
         seal.as_ref().map_or(UNIT_BYTES_DEFAULT, |seal| unit_of_sealed(seal.unit, bytes_of(size, &nodes), nodes.len()));
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len(), unit), args.thin);
     let spares = args.spares.clone();
-    let request =
-        CreateRequest { path, nodes, layout, size, parts: usize::from(args.parts), thin, spares, seal, timeout };
+    let parts = usize::from(args.parts);
+    let request = CreateRequest { path, nodes, layout, size, parts, thin, spares, seal, session };
     side_files(&args, &request).check_space(&args.drive)?;
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
@@ -210,20 +212,23 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let loaded = match (from, &args.from) {
         (Some(From::Loading(source)), _) => {
             let (errors_max, retries) = (args.max_errors, args.retries);
-            let how = LoadSettings { hashes: args.hash, force_lease: false, timeout, errors_max, retries };
-            load::load(&mut file, *source, how, "", &mut stop, ui).await.map(Some)
+            let session = desk.session(timeout);
+            let how = LoadSettings { hashes: args.hash, force_lease: false, session, errors_max, retries };
+            load::load((&mut file, desk), *source, how, "", &mut stop, ui).await.map(Some)
         }
-        (Some(From::Filling(identity)), Some(spec)) => begin(&mut file, spec, &identity, args.hash).map(|()| None),
+        (Some(From::Filling(identity)), Some(spec)) => {
+            begin((&mut file, desk), spec, &identity, args.hash).map(|()| None)
+        }
         _ => Ok(None),
     };
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(failure) => {
-            undo(&file, &args, ui).await;
+            undo(&file, &args, desk, ui).await;
             return Err(failure.while_doing(format_args!("{} was not made", args.drive.display())));
         }
     };
-    answer(&file, loaded.as_ref(), ui);
+    answer(&file, loaded.as_ref(), desk, ui);
     loaded.map_or(Ok(()), |loaded| load::whole_or_problem(&file, &loaded))
 }
 
@@ -284,9 +289,9 @@ fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
 }
 
 /// Marks the drive as filling, and records that.
-fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
+fn begin((file, desk): (&mut DriveFile, &Desk), spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
     fill::begin(file, spec, source, hashes)?;
-    Ok(FillLog::beside(&file.path).started(source, &file.path, hashes, true)?)
+    Ok(FillLog::beside(&file.path, &desk.custodian).started(source, &file.path, hashes, true)?)
 }
 
 /// The source of a new drive's image.
@@ -298,8 +303,8 @@ enum From {
 }
 
 /// Destroys the drive after a failed load.
-async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
-    let options = DestroyOptions { force: true, timeout: args.timeout.get() };
+async fn undo(file: &DriveFile, args: &Args, desk: &Desk, ui: Ui) {
+    let options = DestroyOptions { force: true, session: desk.session(args.timeout.get()) };
     if let Err(error) = destroy(file, options).await {
         let why = sentence(&error);
         ui.warn(format_args!("{} could not be removed: {why}; try: cheetah destroy --force", args.drive.display()));
@@ -325,13 +330,13 @@ fn describe_survival(file: &DriveFile) -> String {
     }
 }
 
-fn answer(file: &DriveFile, loaded: Option<&Loaded>, ui: Ui) {
+fn answer(file: &DriveFile, loaded: Option<&Loaded>, desk: &Desk, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
     let layout = file.layouts().join(", then ");
     let drive = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
     let mut text = wrapped(&drive, 0);
     text.push_str(&format!("\n{}", wrapped(&describe_survival(file), 0)));
-    if let Some(sealed) = seal::describe(file) {
+    if let Some(sealed) = seal::describe(file, &desk.credentials) {
         text.push_str(&format!("\n{}", wrapped(&sealed, 0)));
     }
     match (&file.image, &file.fill) {

@@ -10,6 +10,7 @@ use cheetah_error::Error;
 use super::compared::wrapped;
 use super::verify::Keys;
 use crate::answers::verify::Custody;
+use crate::desk::Desk;
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -38,9 +39,9 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(args: &Args, ui: Ui) -> Result<()> {
+pub fn run(args: &Args, desk: &Desk, ui: Ui) -> Result<()> {
     let path = log_of(&args.target);
-    let keys = Keys::of(&args.key, &[])?;
+    let keys = Keys::of(&args.key, &[], desk)?;
     let report = verify_log(&path, &keys.known)?;
     let name = path.display().to_string();
     let Some(head) = report.head() else {

@@ -9,6 +9,7 @@ use cheetah_drive::destroy::{DestroyOptions, Destroyed, NodeOutcome, WipeOutcome
 
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::room::archive;
 use crate::ui::Ui;
@@ -42,14 +43,15 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
-    let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
+    let destroyed =
+        destroy(&file, DestroyOptions { force: args.force, session: desk.session(args.timeout.get()) }).await?;
     if destroyed.file_removed {
-        archive::withdraw(&file, ui).await;
+        archive::withdraw(&file, desk.archive.as_ref(), ui).await;
     }
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
-    note(&file.path, &destroyed, &lines, ui);
+    note((&file.path, desk), &destroyed, &lines, ui);
     let unreachable = destroyed
         .nodes
         .iter()
@@ -90,7 +92,7 @@ const KEY_DESTROYED: &str = "its key is destroyed: no remnant of the drive can b
 
 /// Records the receipts in the drive's custody log, if there is one. A failure is only a warning, since the memory is
 /// wiped already.
-fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
+fn note((drive, desk): (&Path, &Desk), destroyed: &Destroyed, lines: &[String], ui: Ui) {
     let path = CustodyLog::path_for(drive);
     if path.symlink_metadata().is_err() {
         return;
@@ -101,7 +103,7 @@ fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
         _ => None,
     });
     let mut events = receipts.chain([CustodyEvent::Destroyed { nodes: lines.to_vec() }]);
-    let log = SigningKey::own().and_then(|key| CustodyLog::open_existing(&path, key));
+    let log = SigningKey::own().and_then(|key| CustodyLog::open_existing(&path, key, &desk.custodian));
     let noted = log.and_then(|mut log| events.try_for_each(|event| log.append(&event).map(drop)));
     if let Err(error) = noted {
         ui.warn(format_args!("the custody log has no record that the drive was destroyed: {error}"));

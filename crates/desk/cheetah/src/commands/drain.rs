@@ -11,6 +11,7 @@ use cheetah_drive::{DriveFile, NodeSpec};
 
 use super::options::TimeoutArgs;
 use crate::answers::care::{Drain, Undrain};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -60,22 +61,22 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let timeout = args.timeout.get();
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    let session = desk.session(args.timeout.get());
     let specs = [NodeSpec::from_str(&args.node)?];
-    let found = find(&specs, &FindOptions { timeout, browse: Duration::ZERO }).await?;
+    let found = find(&specs, &FindOptions { session: session.clone(), browse: Duration::ZERO }).await?;
     let [node] = &found[..] else {
         return Err(Failure::misused("drain takes one node: its host, or host:port"));
     };
     if args.undrain {
-        mark(node, None, timeout).await?;
+        mark(node, None, &session).await?;
         ui.answer(format_args!("{} takes new parts again", args.node), &Undrain { draining: false, node: &args.node });
         return Ok(());
     }
     args.to.iter().try_for_each(|text| NodeSpec::from_str(text).map(drop))?;
     let drives = args.drive.iter().map(|path| DriveFile::load(path)).collect::<std::result::Result<Vec<_>, _>>()?;
     let mut stop = Stop::catch()?;
-    let options = DrainOptions { to: args.to.clone(), drives, timeout };
+    let options = DrainOptions { to: args.to.clone(), drives, session };
     let mut progress = None;
     let shown = |DrainProgress { done_bytes, total_bytes }| {
         let bar = progress.get_or_insert_with(|| ui.progress(format!("draining {}", args.node), total_bytes));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::{DriveFile, sealed};
@@ -14,6 +15,7 @@ use clap::Subcommand;
 use super::compared::wrapped;
 use super::seal::{describe, recipient, unusable};
 use crate::answers::keys as answers;
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -33,6 +35,17 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     command: Command,
+}
+
+impl Args {
+    /// The drive file that it changes, if it changes one.
+    pub fn drive(&self) -> Option<&Path> {
+        match &self.command {
+            Command::Share(args) => Some(&args.drive),
+            Command::Unshare(args) => Some(&args.drive),
+            Command::Identity(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,48 +98,50 @@ struct IdentityArgs {
 }
 
 /// Runs the command.
-pub fn run(args: Args, ui: Ui) -> Result<()> {
+pub fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     match args.command {
-        Command::Share(args) => share(args, ui),
-        Command::Unshare(args) => unshare(&args, ui),
+        Command::Share(args) => share(args, desk, ui),
+        Command::Unshare(args) => unshare(&args, desk, ui),
         Command::Identity(IdentityArgs { file: Some(file) }) => identity(&file, ui),
-        Command::Identity(IdentityArgs { file: None }) => of_room(ui),
+        Command::Identity(IdentityArgs { file: None }) => of_room(desk, ui),
     }
 }
 
-fn share(args: ShareArgs, ui: Ui) -> Result<()> {
+fn share(args: ShareArgs, desk: &Desk, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     let mut recipients = args.recipient;
     if let Some(path) = &args.new_passphrase_file {
         recipients.push(keyring::passphrase(path).map_err(|error| unusable(&error))?.recipient());
     }
+    // No node is asked.
+    let session = desk.session(Duration::ZERO);
     for recipient in &recipients {
-        sealed::share(&mut file, recipient)?;
+        sealed::share(&mut file, recipient, &session)?;
     }
-    answer(&file, ui);
+    answer(&file, desk, ui);
     Ok(())
 }
 
-fn unshare(args: &UnshareArgs, ui: Ui) -> Result<()> {
+fn unshare(args: &UnshareArgs, desk: &Desk, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     if !sealed::unshare(&mut file, &args.recipient)? {
         return Err(Failure::misused(format!("{} is not shared with {}", args.drive.display(), args.recipient)));
     }
     ui.warn("a recipient that has an older copy of the drive file can still open the drive");
-    answer(&file, ui);
+    answer(&file, desk, ui);
     Ok(())
 }
 
-fn answer(file: &DriveFile, ui: Ui) {
+fn answer(file: &DriveFile, desk: &Desk, ui: Ui) {
     let keys: Vec<&str> = file.sealed.iter().flat_map(|seal| &seal.keys).map(|key| key.recipient.as_str()).collect();
     let value = answers::Recipients { drive: path_to_text(&file.path), recipients: keys };
-    let text = format!("{}: {}", file.path.display(), describe(file).unwrap_or_default());
+    let text = format!("{}: {}", file.path.display(), describe(file, &desk.credentials).unwrap_or_default());
     ui.answer(wrapped(&text, 0), &value);
 }
 
 /// Prints the recipient that stands for the credential in a room.
-fn of_room(ui: Ui) -> Result<()> {
-    let own = sealed::room_recipient()?
+fn of_room(desk: &Desk, ui: Ui) -> Result<()> {
+    let own = sealed::room_recipient(&desk.credentials)?
         .ok_or_else(|| Failure::misused("this machine is in no room: name the file for a new identity"))?;
     ui.answer(&own, &answers::Recipient { recipient: &own.to_string() });
     Ok(())

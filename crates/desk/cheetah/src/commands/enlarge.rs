@@ -10,6 +10,7 @@ use cheetah_error::list;
 
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
 use crate::answers::create::Enlarge;
+use crate::desk::Desk;
 use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -48,23 +49,23 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     args.layout.check()?;
     let mut file = DriveFile::load(&args.drive)?;
     let before = file.size;
-    let timeout = args.timeout.get();
+    let session = desk.session(args.timeout.get());
     let size = match args.size {
         SizeOrAll::Size(size) => DriveSize::Bytes(size.0),
         SizeOrAll::All => DriveSize::All,
     };
-    let nodes = args.nodes.find(timeout, ui).await?;
+    let nodes = args.nodes.find(session.timeout, desk, ui).await?;
     // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.
     let _caught = Stop::catch()?;
     // As the drive has it.
     let unit = file.sets.first().and_then(|set| set.unit).unwrap_or(UNIT_BYTES_DEFAULT);
     let layout = args.layout.added(file.losses_max(), nodes.len(), unit);
     let parts = if layout.losses_max() > 0 { file.parts() } else { 1 };
-    let users = enlarge(&mut file, EnlargeRequest { nodes, layout, size, parts, thin: args.thin, timeout }).await?;
+    let users = enlarge(&mut file, EnlargeRequest { nodes, layout, size, parts, thin: args.thin, session }).await?;
     if !users.is_empty() {
         ui.warn(format_args!(
             "{} is in use: {}. These processes continue, and see the new size when they open the drive again: mount, \

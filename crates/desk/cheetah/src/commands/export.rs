@@ -7,12 +7,13 @@ use std::sync::Arc;
 use cheetah_device::{DynDevice, Error as DeviceError, Size, os_error};
 use cheetah_nbd::server::{Export, Exports, Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
 use cheetah_source::OpenedSource;
-use cheetah_tls::{ServerTls, credential_store};
+use cheetah_tls::ServerTls;
 
 use super::compared::wrapped;
 use super::lazy;
 use super::options::{AccessArgs, source, warn_of};
 use crate::answers::access::{self as answers, Transport};
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -54,18 +55,18 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let access = args.access.get(&args.source, ui).await?;
+    let access = args.access.get(&args.source, desk, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
-    warn_of(&opened, access.timeout, ui);
-    let served = offer(&args, &opened, &mut stop, ui).await;
+    warn_of(&opened, access.session.timeout, ui);
+    let served = offer((&args, desk), &opened, &mut stop, ui).await;
     // The lease must be released even if serving failed.
     served.and(opened.close().await.map_err(Failure::from))
 }
 
-async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
-    let (listener, tls, uri) = listen(args, &opened.name).await?;
+async fn offer((args, desk): (&Args, &Desk), opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let (listener, tls, uri) = listen(args, &opened.name, desk).await?;
     let size = Size(opened.size());
     let exports = WithOpenedVolumes::of(opened)?;
     let value = answers::Export::Ready {
@@ -116,14 +117,14 @@ impl Exports for WithOpenedVolumes {
     }
 }
 
-async fn listen(args: &Args, name: &str) -> Result<(Listener, Option<ServerTls>, String)> {
+async fn listen(args: &Args, name: &str, desk: &Desk) -> Result<(Listener, Option<ServerTls>, String)> {
     if let Some(path) = &args.unix {
         let path = std::path::absolute(path).context("cannot resolve the path of the socket")?;
         let listener = Listener::unix(&path).context(format_args!("cannot create the socket {}", path.display()))?;
         return Ok((listener, None, format!("nbd+unix:///{name}?socket={}", path.display())));
     }
     let Some(address) = args.listen else { return Err(Failure::misused("give an address: --listen or --unix")) };
-    let tls = credential_store::server(address, args.insecure).map_err(cheetah_control::exposed)?;
+    let tls = desk.credentials.server(address, args.insecure).map_err(cheetah_control::exposed)?;
     let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))

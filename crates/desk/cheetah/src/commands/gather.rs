@@ -7,13 +7,14 @@ use cheetah_device::Size;
 use cheetah_drive::create::{CreateRequest, EnlargeRequest, bytes_of_added, bytes_of_new, create_unless, enlarge};
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::usage::is_in_use;
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, Session};
 use cheetah_error::Fact;
 use cheetah_words::sentence;
 use tokio::time::{Instant, sleep};
 
 use super::options::{NodeArgs, how_to_join, is_same, member_beside};
 use crate::answers::create::Gather;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -38,18 +39,18 @@ pub struct Gathering {
 /// Creates the drive over the nodes that are there, or the first that joins, and adds each node that joins later, until the
 /// drive has its size or a process opens it. A signal ends the wait; the drive then stays as it is. `request` has neither
 /// nodes nor a size.
-pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui: Ui) -> Result<DriveFile> {
-    let timeout = request.timeout;
-    let mut joining = JoinListener::listen(how.listen, NODES_MAX, false).await?;
+pub async fn gather(how: Gathering, request: CreateRequest, desk: &Desk, stop: &mut Stop, ui: Ui) -> Result<DriveFile> {
+    let session = request.session.clone();
+    let mut joining = JoinListener::listen(how.listen, NODES_MAX, false, &session.credentials).await?;
     let address = joining.address();
-    let mut found = if how.nodes.is_given() { how.nodes.find(timeout, ui).await? } else { Vec::new() };
+    let mut found = if how.nodes.is_given() { how.nodes.find(session.timeout, desk, ui).await? } else { Vec::new() };
     ui.event(
-        format_args!("gathering nodes; on each machine run: {}", how_to_join(address)),
+        format_args!("gathering nodes; on each machine run: {}", how_to_join(address, &session.credentials)),
         &Gather::Gathering { listen: address },
     );
     if found.is_empty() {
         let first = tokio::select! {
-            first = next(&mut joining, &found, timeout) => first,
+            first = next(&mut joining, &found, &session) => first,
             signal = stop.asked() => {
                 return Err(Failure::failed(format!("stopped by {signal} before a node joined: no drive was made")));
             }
@@ -66,8 +67,8 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
     say(&file, found.len(), ui);
     while how.size_max.is_none_or(|size| file.size < size) {
         let node = tokio::select! {
-            node = next(&mut joining, &found, timeout) => node?,
-            () = until_used(&file, timeout) => break,
+            node = next(&mut joining, &found, &session) => node?,
+            () = until_used(&file, &session) => break,
             _ = stop.asked() => break,
         };
         found.push(node.clone());
@@ -75,7 +76,8 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
             Some(rest) if bytes_of_added(&file, rest)?.is_within(node.free_bytes) => rest,
             _ => DriveSize::All,
         };
-        let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, parts: 1, thin: false, timeout };
+        let more =
+            EnlargeRequest { nodes: vec![node.clone()], layout, size, parts: 1, thin: false, session: session.clone() };
         match add(&mut file, more, stop).await {
             Some(Ok(())) => say(&file, found.len(), ui),
             Some(Err(error)) => ui.warn(format_args!("{} is not used: {}", node.name, sentence(&error))),
@@ -106,11 +108,11 @@ async fn add(file: &mut DriveFile, more: EnlargeRequest, stop: &mut Stop) -> Opt
 }
 
 /// The next node that joins, or that belongs to this machine's room and is there.
-async fn next(joining: &mut JoinListener, found: &[AvailableNode], timeout: Duration) -> Result<AvailableNode> {
+async fn next(joining: &mut JoinListener, found: &[AvailableNode], session: &Session) -> Result<AvailableNode> {
     loop {
         let node = tokio::select! {
             node = joining.next() => node.ok_or_else(|| Failure::failed(format!("a drive gathers at most {NODES_MAX} nodes")))?,
-            Some(node) = member_beside(found, timeout) => node,
+            Some(node) = member_beside(found, session) => node,
         };
         if node.free_bytes > 0 && !found.iter().any(|other| is_same(other, &node)) {
             return Ok(node);
@@ -118,8 +120,8 @@ async fn next(joining: &mut JoinListener, found: &[AvailableNode], timeout: Dura
     }
 }
 
-async fn until_used(file: &DriveFile, timeout: Duration) {
-    while !is_in_use(file, timeout).await {
+async fn until_used(file: &DriveFile, session: &Session) {
+    while !is_in_use(file, session).await {
         sleep(LOOK).await;
     }
 }

@@ -2,44 +2,44 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillOptions, FillStage, Filling};
 use cheetah_drive::options::REPLACE_AFTER;
-use cheetah_drive::{DriveFile, Image, ImageState};
+use cheetah_drive::{DriveFile, Image, ImageState, Session};
 use cheetah_source::{LinkUse, opener};
 use cheetah_words::sentence;
 use tokio::sync::watch;
 
 use super::compared::wrapped;
 use crate::answers::content::Fill;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
 /// Fills a drive to the end: `cheetah load` without an image.
 pub async fn fill_up(
-    file: &DriveFile,
+    (file, desk): (&DriveFile, &Desk),
     force_lease: bool,
     link: LinkUse,
-    timeout: Duration,
+    session: Session,
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
     let name = file.path.display();
-    let observer = Some(Arc::new(FillLog::beside(&file.path)) as _);
+    let observer = Some(Arc::new(FillLog::beside(&file.path, &desk.custodian)) as _);
     let options = FillOptions {
         force_lease,
         without_source: false,
         replace_after: Some(REPLACE_AFTER),
-        timeout,
+        session: session.clone(),
         prefetch_budget: 0,
         observer,
     };
-    let Some(filling) = Filling::open(file, opener(link, timeout), options).await? else {
+    let Some(filling) = Filling::open(file, opener(link, session), options).await? else {
         return Err(Failure::misused(format!("{name} is complete: another process has finished it meanwhile")));
     };
     let outcome = tokio::select! {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_acquire::load::{LoadRequest, Loaded};
 use cheetah_acquire::order::{ErrorsMax, Opener};
@@ -12,7 +11,7 @@ use cheetah_device::visible::OneLine;
 use cheetah_device::{DynDevice, Size};
 use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::load::LoadOptions;
-use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
+use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState, Session};
 use cheetah_image::{Identity, spec};
 use cheetah_source::{LinkUse, OpenedAlone, SourceOptions, UnlockOutcome, VolumeChoice, doubts, is_drive, open};
 use futures::FutureExt as _;
@@ -21,6 +20,7 @@ use super::lazy;
 use super::options::{TimeoutArgs, source, warn_of_doubts};
 use super::tune::TuneArgs;
 use crate::answers::content as answers;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -81,9 +81,9 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let timeout = args.timeout.get();
+    let session = desk.session(args.timeout.get());
     let mut file = DriveFile::load(&args.drive)?;
     warn_of_foreign(&file, ui);
     let Some(source) = &args.source else {
@@ -93,19 +93,19 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
                 args.drive.display()
             )));
         }
-        let link = args.tune.link(&path_to_text(&args.drive), ui).await?;
-        return lazy::fill_up(&file, args.force_lease, link, timeout, &mut stop, ui).await;
+        let link = args.tune.link(&path_to_text(&args.drive), desk, ui).await?;
+        return lazy::fill_up((&file, desk), args.force_lease, link, session, &mut stop, ui).await;
     };
     may_overwrite(&file, args.force)?;
     refuse_itself(&file, source)?;
-    let link = args.tune.link(source, ui).await?;
-    let opening = OpenImage::open(source, link, timeout, None);
+    let link = args.tune.link(source, desk, ui).await?;
+    let opening = OpenImage::open(source, link, &session, None);
     let source = stop.unless(&format!("opening {source}"), opening).await?;
     let (errors_max, retries) = (args.max_errors, args.retries);
-    let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout, errors_max, retries };
+    let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, session, errors_max, retries };
     let left =
         format!(": {} holds part of the image, and is marked so; load it again, or destroy it", args.drive.display());
-    let loaded = load(&mut file, source, how, &left, &mut stop, ui).await?;
+    let loaded = load((&mut file, desk), source, how, &left, &mut stop, ui).await?;
     let image = &loaded.image;
     let (missing, corrupt) = loaded.missing_bytes();
     let value = answers::Load {
@@ -167,12 +167,13 @@ pub struct OpenImage {
 
 impl OpenImage {
     /// Opens the image that the user named `text`, or the volume in it that is chosen.
-    pub async fn open(text: &str, link: LinkUse, timeout: Duration, volume: Option<&VolumeChoice>) -> Result<Self> {
+    pub async fn open(text: &str, link: LinkUse, session: &Session, volume: Option<&VolumeChoice>) -> Result<Self> {
         // Another server at the same address must not continue the image.
-        let options = SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) };
-        let again = text.to_owned();
+        let plain = SourceOptions::new(link, session.clone());
+        let options = SourceOptions { trust_reconnects: false, in_order: true, ..plain };
+        let again = (text.to_owned(), options.clone());
         let reopen: Opener = Arc::new(move || {
-            let again = again.clone();
+            let (again, options) = again.clone();
             async move { open(&again, &options).await }.boxed()
         });
         let evidence = open(text, &options).await?;
@@ -207,14 +208,14 @@ impl OpenImage {
 }
 
 /// How to load an image.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct LoadSettings {
     /// The hashes to compute of the whole.
     pub hashes: HashChoice,
     /// Take the write lease from its holder.
     pub force_lease: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What drives are opened with.
+    pub session: Session,
     /// The number of unreadable or corrupt ranges to accept.
     pub errors_max: ErrorsMax,
     /// The number of retries of an unreadable sector.
@@ -224,7 +225,7 @@ pub struct LoadSettings {
 /// Loads `source` into the drive, with progress and a custody record. If it is stopped, `left` is appended to the error: it
 /// describes the state of the drive.
 pub async fn load(
-    file: &mut DriveFile,
+    (file, desk): (&mut DriveFile, &Desk),
     source: OpenImage,
     how: LoadSettings,
     left: &str,
@@ -232,13 +233,13 @@ pub async fn load(
     ui: Ui,
 ) -> Result<Loaded> {
     SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
-    let log = FillLog::beside(&file.path);
+    let log = FillLog::beside(&file.path, &desk.custodian);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
     if let Some((outcome, decrypted)) = &source.decrypted {
         ui.note(OneLine(format_args!("{}: {}", decrypted.of, decrypted.volume)));
         log.decrypted(outcome.clone(), decrypted.clone())?;
     }
-    let doubts = doubts(&source.source, how.timeout).await;
+    let doubts = doubts(&source.source, how.session.timeout).await;
     warn_of_doubts(&doubts, ui);
     log.doubts(&doubts)?;
     let outcome = tokio::select! {
@@ -249,10 +250,10 @@ pub async fn load(
 }
 
 async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, log: &FillLog, ui: Ui) -> Result<Loaded> {
-    let LoadSettings { hashes, force_lease, timeout, errors_max, retries } = how;
+    let LoadSettings { hashes, force_lease, session, errors_max, retries } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
     let sector_size = source.source.identity.sector_size;
-    let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
+    let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, session };
     let request = LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     Ok(cheetah_acquire::load::load(file, &source.source, request, shown, |loaded| {

@@ -13,6 +13,7 @@ use super::background;
 use super::lazy;
 use super::options::{AccessArgs, source, warn_of};
 use crate::answers::access as answers;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -61,7 +62,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     if args.background {
         return background::start(
             |answers::Mount::Ready { file, .. }| format!("mounted: {}", file.as_deref().unwrap_or("?")),
@@ -72,9 +73,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.detached {
         background::leave_terminal()?;
     }
-    let access = args.access.get(&args.source, ui).await?;
+    let access = args.access.get(&args.source, desk, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
-    warn_of(&opened, access.timeout, ui);
+    warn_of(&opened, access.session.timeout, ui);
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),

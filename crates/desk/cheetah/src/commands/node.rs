@@ -14,7 +14,6 @@ use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
 use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
-use cheetah_tls::credential_store;
 use tokio::time::{sleep, timeout};
 
 use super::compared::wrapped;
@@ -231,7 +230,7 @@ impl Args {
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let listen = args.listen.unwrap_or_else(listen_default);
+    let listen = args.listen.unwrap_or_else(|| listen_default(desk.credentials.acting_as().is_some()));
     let announce = args.announce || !(args.no_announce || listen.ip().is_loopback());
     let (memory_bytes, keep_free_bytes) = args.memory.amount(args.keep_free)?;
     let config = NodeConfig {
@@ -241,6 +240,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         join: args.join,
         announce,
         insecure: args.insecure,
+        credential: desk.credentials.acting_as().cloned(),
         probe: !args.no_probe,
         scan_threads: args.scan.map(|scan| scan.0),
         dedicated: matches!(args.memory, Memory::Max),
@@ -299,11 +299,10 @@ async fn drain(node: &Node, limit: Duration, ui: Ui) {
 }
 
 /// The address to listen on: every one of the machine in a room, loopback without one.
-fn listen_default() -> SocketAddr {
+fn listen_default(in_room: bool) -> SocketAddr {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     // A machine without IPv6 cannot listen on both families by one address.
     let usable = any.into_iter().find(|any| std::net::TcpListener::bind((*any, 0)).is_ok());
-    let in_room = credential_store::default().is_some();
     let address = usable.filter(|_| in_room).unwrap_or(Ipv4Addr::LOCALHOST.into());
     SocketAddr::new(address, NBD_PORT)
 }

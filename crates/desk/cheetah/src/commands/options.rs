@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
@@ -15,16 +14,17 @@ use cheetah_drive::content::refuse_data;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
-use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
+use cheetah_drive::{AvailableNode, Layout, NodeSpec, Session, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive};
-use cheetah_tls::credential_store;
+use cheetah_tls::CredentialSet;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::{OptionFuture, join_all};
 
 use super::tune::TuneArgs;
 use crate::answers::create::Gather;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::room::{node_address, node_addresses};
 use crate::ui::Ui;
@@ -107,32 +107,33 @@ impl NodeArgs {
     }
 
     /// Finds the nodes, or waits until they have joined.
-    pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<AvailableNode>> {
+    pub async fn find(&self, timeout: Duration, desk: &Desk, ui: Ui) -> Result<Vec<AvailableNode>> {
+        let session = desk.session(timeout);
         if !self.is_given() {
             return Err(Failure::misused("name the nodes: --nodes A,B, --nodes auto, or --wait N for nodes that join"));
         }
         let Some(wanted) = self.wait.map(usize::from) else {
-            let specs = self.nodes.iter().map(|text| NodeSpec::from_str(&node_address(text)));
+            let specs = self.nodes.iter().map(|text| NodeSpec::from_str(&node_address(text, &desk.credentials)));
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
-            let found = find(&specs, &FindOptions { timeout, browse: BROWSE }).await?;
+            let found = find(&specs, &FindOptions { session: session.clone(), browse: BROWSE }).await?;
             if !self.overwrite {
-                refuse_data(&found, timeout).await?;
+                refuse_data(&found, &session).await?;
             }
             return Ok(found);
         };
-        let mut gather = JoinListener::listen(self.listen, wanted, self.insecure).await?;
+        let mut gather = JoinListener::listen(self.listen, wanted, self.insecure, &desk.credentials).await?;
         let address = gather.address();
         let nodes =
             if wanted == 1 { "1 node; on its machine".to_owned() } else { format!("{wanted} nodes; on each machine") };
         ui.event(
-            format_args!("waiting for {nodes} run: {}", how_to_join(address)),
+            format_args!("waiting for {nodes} run: {}", how_to_join(address, &desk.credentials)),
             &Gather::Waiting { listen: address, wanted },
         );
         let mut found = Vec::new();
         while found.len() < wanted {
             let node = tokio::select! {
                 Some(node) = gather.next() => node,
-                Some(node) = member_beside(&found, timeout) => node,
+                Some(node) = member_beside(&found, &session) => node,
             };
             if found.iter().any(|other| is_same(other, &node)) {
                 continue;
@@ -148,8 +149,8 @@ impl NodeArgs {
 }
 
 /// The command with which a machine lends memory to a drive that waits at an address. A node of the room is found without that.
-pub fn how_to_join(address: SocketAddr) -> String {
-    match credential_store::default() {
+pub fn how_to_join(address: SocketAddr, credentials: &CredentialSet) -> String {
+    match credentials.acting_as() {
         Some(_) => {
             "cheetah node --memory SIZE --room STRING (cheetah room invite --role node prints the string)".into()
         }
@@ -163,10 +164,11 @@ const MEMBERS_PAUSE: Duration = Duration::from_secs(1);
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Waits for a node of this machine's room that answers and is not among `found`. Such nodes need no --join.
-pub async fn member_beside(found: &[AvailableNode], timeout: Duration) -> Option<AvailableNode> {
-    let options = FindOptions { timeout: timeout.min(MEMBER_TIMEOUT), browse: BROWSE };
+pub async fn member_beside(found: &[AvailableNode], session: &Session) -> Option<AvailableNode> {
+    let options = FindOptions { session: session.within_at_most(MEMBER_TIMEOUT), browse: BROWSE };
     loop {
-        let specs: Vec<_> = node_addresses().iter().filter_map(|text| NodeSpec::from_str(text).ok()).collect();
+        let specs: Vec<_> =
+            node_addresses(&session.credentials).iter().filter_map(|text| NodeSpec::from_str(text).ok()).collect();
         let answers = join_all(specs.iter().map(|spec| find(std::slice::from_ref(spec), &options))).await;
         let new = answers.into_iter().flatten().flatten().find(|node| !found.iter().any(|other| is_same(other, node)));
         if new.is_some() {
@@ -337,8 +339,8 @@ impl AccessArgs {
     /// # Errors
     ///
     /// If a file given with `--tune` or `--unlock` cannot be read.
-    pub async fn get(&self, source: &str, ui: Ui) -> Result<Access> {
-        let link = self.tune.link(source, ui).await?;
+    pub async fn get(&self, source: &str, desk: &Desk, ui: Ui) -> Result<Access> {
+        let link = self.tune.link(source, desk, ui).await?;
         let ahead = PREFETCH.0.max(link.prefetch_bytes_max.unwrap_or_default());
         Ok(Access {
             half_loaded: false,
@@ -352,7 +354,7 @@ impl AccessArgs {
             },
             foresight: self.foresight == Switch::On,
             force_lease: self.force_lease,
-            fill: Some(|drive| Arc::new(FillLog::beside(drive))),
+            fill: Some(Arc::new(desk.custodian.clone())),
             allow_lost: self.allow_lost,
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             in_order: false,
@@ -361,7 +363,7 @@ impl AccessArgs {
                 [] => None,
                 files => Some(Arc::new(Keys::read(files)?)),
             },
-            timeout: self.timeout.get(),
+            session: desk.session(self.timeout.get()),
         })
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use cheetah_device::os_error;
 
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -82,7 +83,7 @@ pub struct Verb {
 impl Verb {
     /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
     /// started.
-    pub fn run(&self, words: Words, room: Option<&str>, ui: Ui) -> Result<()> {
+    pub fn run(&self, words: Words, desk: &Desk, ui: Ui) -> Result<()> {
         crate::ui::stdout::check()?;
         let python = self.usable()?;
         let mut command = Command::new(&python);
@@ -92,10 +93,10 @@ impl Verb {
             command.arg("--json");
         }
         // Not as an argument: an invitation is secret, and other users can read arguments.
-        if let Some(room) = room {
+        if let Some(room) = &desk.room {
             command.env(cheetah_room::resolve::VARIABLE, room);
         }
-        command.envs(cheetah_seal::keyring::environment());
+        command.envs(desk.keyring.environment());
         if let Ok(ours) = std::env::current_exe() {
             command.env("CHEETAH_BINARY", ours);
         }

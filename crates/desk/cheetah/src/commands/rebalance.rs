@@ -12,6 +12,7 @@ use cheetah_drive::{DriveFile, NodeSpec};
 
 use super::options::TimeoutArgs;
 use crate::answers::care::Rebalance;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -51,13 +52,13 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let timeout = args.timeout.get();
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    let session = desk.session(args.timeout.get());
     let specs = args.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<std::result::Result<Vec<_>, _>>()?;
     let mut file = DriveFile::load(&args.drive)?;
-    let nodes = find(&specs, &FindOptions { timeout, browse: BROWSE }).await?;
+    let nodes = find(&specs, &FindOptions { session: session.clone(), browse: BROWSE }).await?;
     let mut stop = Stop::catch()?;
-    let options = RebalanceOptions { nodes, timeout };
+    let options = RebalanceOptions { nodes, session };
     let mut bar = None;
     let shown = |at: RebalanceProgress| {
         let begun = bar.as_ref().is_some_and(|(moved, _)| *moved == at.moved);

@@ -11,13 +11,14 @@ use cheetah_drive::check::{CheckOptions, CheckReport, check};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::refetch::{RefetchOptions, is_needed, refetch};
 use cheetah_drive::repair::{Kept, RepairOptions, RepairProgress, Repaired, keep, repair};
-use cheetah_drive::{AvailableNode, DriveFile, NodeSpec};
+use cheetah_drive::{AvailableNode, DriveFile, NodeSpec, Session};
 use cheetah_source::LinkUse;
 
 use super::load::OpenImage;
 use super::options::{TimeoutArgs, source};
 use super::verify::Keys;
 use crate::answers::care::{Check, Keep, Range, Refetch, Repair};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -91,21 +92,21 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
-    let timeout = args.timeout.get();
+    let session = desk.session(args.timeout.get());
     let mut stop = Stop::catch()?;
     if args.check {
-        return compare(&args, &file, &mut stop, ui).await;
+        return compare(&args, (&file, desk), &mut stop, ui).await;
     }
     if let Some(named) = &args.from_source
-        && is_needed(&file, timeout).await?
+        && is_needed(&file, &session).await?
     {
-        return fetch_again(&args, named, &mut file, &mut stop, ui).await;
+        return fetch_again(&args, named, (&mut file, desk), &mut stop, ui).await;
     }
-    let options = RepairOptions { spares: spares(&args, timeout).await?, force_lease: args.force_lease, timeout };
+    let options = RepairOptions { spares: spares(&args, &session).await?, force_lease: args.force_lease, session };
     if let Some(node) = &args.keep {
-        return decide(&args, (&mut file, node), &options, &mut stop, ui).await;
+        return decide(&args, (&mut file, node, desk), &options, &mut stop, ui).await;
     }
     let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
     let size = file.capacity();
@@ -130,7 +131,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 /// Keeps the content of one side of a drive to which two writers wrote apart from each other.
 async fn decide(
     args: &Args,
-    (file, node): (&mut DriveFile, &str),
+    (file, node, desk): (&mut DriveFile, &str, &Desk),
     options: &RepairOptions,
     stop: &mut Stop,
     ui: Ui,
@@ -138,7 +139,7 @@ async fn decide(
     let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
     let size = file.capacity();
     let shown = |so_far: RepairProgress| progress.set(size / (so_far.done + so_far.left).max(1) * so_far.done);
-    let log = FillLog::beside(&file.path);
+    let log = FillLog::beside(&file.path, &desk.custodian);
     let record = |kept: &Kept| log.kept(&kept.kept, &kept.overwritten);
     let kept = tokio::select! {
         kept = keep(file, node, options, record, shown) => kept?,
@@ -158,10 +159,10 @@ async fn decide(
 }
 
 /// Compares all data with its redundancy.
-async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
+async fn compare(args: &Args, (file, desk): (&DriveFile, &Desk), stop: &mut Stop, ui: Ui) -> Result<()> {
     let drive = args.drive.display();
     let progress = ui.progress(format!("checking {drive}"), file.capacity());
-    let options = CheckOptions { force_lease: args.force_lease, timeout: args.timeout.get() };
+    let options = CheckOptions { force_lease: args.force_lease, session: desk.session(args.timeout.get()) };
     let report = tokio::select! {
         report = check(file, options, |done| progress.set(done)) => report?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
@@ -202,20 +203,26 @@ fn describe_check(args: &Args, report: &CheckReport) -> String {
 }
 
 /// Fetches lost data from the source of the image, and records that in the custody log.
-async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
-    let timeout = args.timeout.get();
+async fn fetch_again(
+    args: &Args,
+    named: &str,
+    (file, desk): (&mut DriveFile, &Desk),
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
+    let session = desk.session(args.timeout.get());
     // The digests beside the drive file are compared with what is fetched; only the log is signed.
-    let records = DriveRecords::read(file, &Keys::of(&args.key, &[])?.known)?;
+    let records = DriveRecords::read(file, &Keys::of(&args.key, &[], desk)?.known)?;
     if let Some(problem) = records.problems.first() {
         return Err(Failure::evidence(format!("{} {problem}; nothing was fetched", args.drive.display())));
     }
     let recorded = file.image.as_ref().map(|image| image.source.clone()).unwrap_or_default();
     let named = if named.is_empty() { recorded } else { named.to_owned() };
-    let source = OpenImage::open(&named, LinkUse::default(), timeout, None).await?;
-    let spares = spares(args, timeout).await?;
-    let options = RefetchOptions { source: source.device(), spares, force_lease: args.force_lease, timeout };
+    let source = OpenImage::open(&named, LinkUse::default(), &session, None).await?;
+    let spares = spares(args, &session).await?;
+    let options = RefetchOptions { source: source.device(), spares, force_lease: args.force_lease, session };
     let progress = ui.progress(format!("fetching {named}"), source.size());
-    let log = FillLog::beside(&file.path);
+    let log = FillLog::beside(&file.path, &desk.custodian);
     let fetched = tokio::select! {
         fetched = refetch(file, &options, |so_far| progress.set(so_far.done)) => fetched.map_err(Failure::from),
         signal = stop.asked() => {
@@ -265,12 +272,12 @@ fn incomplete(repaired: &Repaired) -> String {
     text
 }
 
-async fn spares(args: &Args, timeout: Duration) -> Result<Vec<AvailableNode>> {
+async fn spares(args: &Args, session: &Session) -> Result<Vec<AvailableNode>> {
     if args.nodes.is_empty() {
         return Ok(Vec::new());
     }
     let specs = args.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<std::result::Result<Vec<_>, _>>()?;
-    Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?)
+    Ok(find(&specs, &FindOptions { session: session.clone(), browse: BROWSE }).await?)
 }
 
 fn describe(args: &Args, repaired: &Repaired) -> String {

@@ -26,6 +26,7 @@ use super::options::{TimeoutArgs, warn_of_doubts};
 use super::verify::Keys;
 use crate::answers::acquire::Discard;
 use crate::answers::content as answers;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -142,7 +143,7 @@ fn check_replaces_no_record(args: &Args, file: &DriveFile) -> Result<()> {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_is_raw(&args)?;
     let object = object(&args)?;
@@ -155,10 +156,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let file = DriveFile::load(&args.drive)?;
     check_replaces_no_record(&args, &file)?;
-    let records = DriveRecords::read(&file, &Keys::of(&args.key, &[])?.known)?;
+    let records = DriveRecords::read(&file, &Keys::of(&args.key, &[], desk)?.known)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {
-        return partial(&args, (&file, &records), &mut stop, ui).await;
+        return partial(&args, (&file, &records, desk), &mut stop, ui).await;
     }
     if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
         return Err(Failure::evidence(format!(
@@ -175,7 +176,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     refuse_disagreement(&args, &file, &records)?;
     let size = image.map(|image| image.size);
-    let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
+    let access = Access { half_loaded: args.whole, ..Access::read_once(desk.session(args.timeout.get())) };
     let source = OpenedSource::open(&path_to_text(&args.drive), &access).await?;
     // Not the note, which is said at the end.
     warn_of_doubts(&source.all_doubts(args.timeout.get()).await, ui);
@@ -324,11 +325,17 @@ async fn upload(
 }
 
 /// Saves the ranges that can be read.
-async fn partial(args: &Args, (file, records): (&DriveFile, &DriveRecords), stop: &mut Stop, ui: Ui) -> Result<()> {
+async fn partial(
+    args: &Args,
+    (file, records, desk): (&DriveFile, &DriveRecords, &Desk),
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let (force, check_space) = (args.force, !args.skip_space_check);
-    let options = PartialOptions { force, check_space, timeout: args.timeout.get() };
+    let session = desk.session(args.timeout.get());
+    let options = PartialOptions { force, check_space, session };
     let saved = tokio::select! {
         saved = save_partial(file, &args.image, &options, shown) => saved?,
         signal = stop.asked() => return Err(stopped(signal)),
@@ -337,7 +344,7 @@ async fn partial(args: &Args, (file, records): (&DriveFile, &DriveRecords), stop
     for lost in &saved.lost {
         ui.warn(lost);
     }
-    let doubts = doubts_about_drive(file, args.timeout.get()).await;
+    let doubts = doubts_about_drive(file, &options.session).await;
     warn_of_doubts(&doubts, ui);
     warn_of_doubt(file, ui);
     let drive = args.drive.display();

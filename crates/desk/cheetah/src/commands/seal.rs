@@ -5,10 +5,12 @@ use cheetah_drive::here::first_elsewhere;
 use cheetah_drive::sealed::{SealRequest, room_recipient};
 use cheetah_drive::{AvailableNode, DriveFile};
 use cheetah_error::Error;
+use cheetah_seal::SealError;
 use cheetah_seal::age::Recipient;
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
-use cheetah_seal::{SealError, keyring};
+use cheetah_tls::CredentialSet;
 
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 
 /// How a new drive is sealed.
@@ -39,18 +41,18 @@ pub struct SealArgs {
 
 impl SealArgs {
     /// Fails if the options cannot be met, before nodes are looked for.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, desk: &Desk) -> Result<()> {
         if let Some(size) = self.seal_unit.filter(|Size(bytes)| ![UNIT_BYTES_SMALL, UNIT_BYTES_LARGE].contains(bytes)) {
             return Err(Failure::misused(format!("--seal-unit is 4KiB or 64KiB, not {size}")));
         }
-        if self.is_asked() && self.recipients()?.is_empty() {
+        if self.is_asked() && self.recipients(desk)?.is_empty() {
             return Err(Failure::misused(format!("a sealed drive needs a key that opens it: {KEYS}")));
         }
         Ok(())
     }
 
     /// Returns how to seal a drive over these nodes; `None` if it is not to be sealed.
-    pub async fn over(&self, nodes: &[AvailableNode], is_image: bool) -> Result<Option<SealRequest>> {
+    pub async fn over(&self, nodes: &[AvailableNode], is_image: bool, desk: &Desk) -> Result<Option<SealRequest>> {
         let elsewhere = match (self.no_seal, self.is_asked()) {
             (true, _) => return Ok(None),
             (_, true) => None,
@@ -59,7 +61,7 @@ impl SealArgs {
                 found => found,
             },
         };
-        let recipients = self.recipients()?;
+        let recipients = self.recipients(desk)?;
         if let Some(node) = elsewhere.filter(|_| recipients.is_empty()) {
             return Err(Failure::misused(format!(
                 "{} is another machine, so the drive is to be sealed, and needs a key that opens it: {KEYS}; or let the \
@@ -71,11 +73,11 @@ impl SealArgs {
     }
 
     /// Returns how to seal a drive whose nodes are not known yet; `None` only if the user wants it unsealed.
-    pub fn always(&self) -> Result<Option<SealRequest>> {
+    pub fn always(&self, desk: &Desk) -> Result<Option<SealRequest>> {
         if self.no_seal {
             return Ok(None);
         }
-        let recipients = self.recipients()?;
+        let recipients = self.recipients(desk)?;
         if recipients.is_empty() {
             return Err(Failure::misused(format!(
                 "nodes of other machines may join, so the drive is to be sealed, and needs a key that opens it: {KEYS}; or \
@@ -99,11 +101,12 @@ impl SealArgs {
         self.seal || self.seal_holes || self.seal_unit.is_some() || !self.recipient.is_empty()
     }
 
-    /// The recipients that the user named, the identities and passphrases of this process, and its credential in a room.
-    fn recipients(&self) -> Result<Vec<Recipient>> {
+    /// The recipients that the user named, the identities and passphrases of the keyring, and the credential in the
+    /// room.
+    fn recipients(&self, desk: &Desk) -> Result<Vec<Recipient>> {
         let mut recipients = self.recipient.clone();
-        recipients.extend(keyring::recipients().map_err(|error| unusable(&error))?);
-        recipients.extend(room_recipient()?);
+        recipients.extend(desk.keyring.recipients().map_err(|error| unusable(&error))?);
+        recipients.extend(room_recipient(&desk.credentials)?);
         Ok(recipients)
     }
 }
@@ -123,19 +126,19 @@ const KEYS: &str = "--identity FILE (make one with cheetah drive identity FILE),
     or a room (cheetah room init)";
 
 /// Describes a drive's seal; `None` if it is not sealed.
-pub fn describe(file: &DriveFile) -> Option<String> {
+pub fn describe(file: &DriveFile, credentials: &CredentialSet) -> Option<String> {
     let seal = file.sealed.as_ref()?;
     let recipients: Vec<String> = seal.keys.iter().map(|key| key.recipient.clone()).collect();
     let holes = if seal.holes { "; nodes know its holes" } else { "" };
-    Some(format!("{}; units of {}{holes}", describe_recipients(&recipients), Size(seal.unit)))
+    Some(format!("{}; units of {}{holes}", describe_recipients(&recipients, credentials), Size(seal.unit)))
 }
 
 /// Describes the seal of a drive that these recipients can open.
-pub fn describe_recipients(recipients: &[String]) -> String {
+pub fn describe_recipients(recipients: &[String], credentials: &CredentialSet) -> String {
     match recipients {
         [] => "sealed, and its key is destroyed: its content cannot be read any more".to_owned(),
         _ => {
-            let own = room_recipient().ok().flatten().map(|own| own.to_string());
+            let own = room_recipient(credentials).ok().flatten().map(|own| own.to_string());
             let name = |recipient: &String| match Some(recipient) == own.as_ref() {
                 true => format!("your credential in the room ({recipient})"),
                 false => recipient.clone(),

@@ -9,12 +9,14 @@ use cheetah_drive::status::{
 };
 use cheetah_drive::{DriveFile, ImageState};
 use cheetah_error::Fact;
+use cheetah_tls::CredentialSet;
 use cheetah_tls::Transport;
 use comfy_table::Table;
 
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
 use super::seal;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 use crate::ui::table::table;
@@ -39,10 +41,10 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
-    let found = in_words(status(&file, args.timeout.get()).await?);
-    ui.answer(describe(&found, &args.drive), &found);
+    let found = in_words(status(&file, &desk.session(args.timeout.get())).await?);
+    ui.answer(describe(&found, &args.drive, &desk.credentials), &found);
     let drive = args.drive.display();
     if let Some(divergence) = found.divergence {
         return Err(divergence.into());
@@ -82,11 +84,14 @@ fn count_bad(nodes: &[NodeStatus]) -> String {
     counted.chain(behind).collect::<Vec<_>>().join(", ")
 }
 
-fn describe(found: &DriveStatus, drive: &Path) -> String {
+fn describe(found: &DriveStatus, drive: &Path, credentials: &CredentialSet) -> String {
     let layout = &found.layout;
     let mut lines =
         vec![wrapped(&format!("{}: {}, {layout}", found.name, Size(found.size_bytes)), 0), format!("id {}", found.id)];
-    lines.extend(found.sealed_for.as_ref().map(|recipients| wrapped(&seal::describe_recipients(recipients), 0)));
+    lines.extend(found.sealed_for.as_ref().map(|recipients| {
+        let described = seal::describe_recipients(recipients, credentials);
+        wrapped(&described, 0)
+    }));
     if let Some(image) = &found.image {
         let state = image_state(image.state, found.covered.as_ref());
         let state = match found.content {
@@ -308,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_drive_with_a_lost_node_is_shown_in_80_columns_and_never_as_intact() {
-        let text = describe(&example(), Path::new("case42.drive"));
+        let text = describe(&example(), Path::new("case42.drive"), &CredentialSet::default());
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("PARTS LOST") && !text.contains("intact"), "{text}");
         assert_eq!(text.matches("written by").count(), 1, "{text}");
@@ -325,7 +330,7 @@ mod tests {
             let content = if left.is_some() { Content::Whole } else { Content::Lost };
             let mut found = DriveStatus { healthy: false, survives_losses: left, content, ..whole.clone() };
             found.nodes[1].sync = Some(NodeSync::Stale);
-            let text = describe(&found, Path::new("case42.drive"));
+            let text = describe(&found, Path::new("case42.drive"), &CredentialSet::default());
             assert!(text.contains(word) && text.contains("STALE"), "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
@@ -340,7 +345,7 @@ mod tests {
         if let Some(image) = &mut found.image {
             image.state = Condition::Recorded(ImageState::Intact);
         }
-        let text = describe(&found, Path::new("case42.drive"));
+        let text = describe(&found, Path::new("case42.drive"), &CredentialSet::default());
         assert!(text.contains("2 of 2 nodes refuse this member") && text.contains("REFUSES"), "{text}");
         assert!(!text.to_lowercase().contains("lost"), "{text}");
         assert!(found.is_about_access());
@@ -360,13 +365,13 @@ mod tests {
         if let Some(image) = &mut found.image {
             image.state = Condition::Recorded(ImageState::Filling);
         }
-        let text = describe(&found, Path::new("case42.drive"));
+        let text = describe(&found, Path::new("case42.drive"), &CredentialSet::default());
         assert!(text.contains("not checked yet") && !text.contains("NOT WHOLE"), "{text}");
         assert!(text.contains("\n    cheetah load case42.drive\n") && !text.contains("by nobody"), "{text}");
         if let Some(covered) = &mut found.covered {
             (covered.read_bytes, covered.unread_bytes) = (99 << 20, 1 << 20);
         }
-        let text = describe(&found, Path::new("case42.drive"));
+        let text = describe(&found, Path::new("case42.drive"), &CredentialSet::default());
         assert!(text.contains("NOT WHOLE YET") && text.contains("no process is filling it"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! `cheetah triage`: reports a source's content. The Python package does the work.
 
 use super::python::{Verb, Words};
+use crate::desk::Desk;
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -28,6 +29,6 @@ pub struct Args {
 }
 
 /// Runs the verb in this process.
-pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
-    VERB.run(args.words, room, ui)
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    VERB.run(args.words, desk, ui)
 }

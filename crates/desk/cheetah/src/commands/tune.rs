@@ -19,9 +19,11 @@ use cheetah_probe::far::{FarClient, FarError};
 use cheetah_probe::path::{FORMAT, Method, PathReport, RoundTrip};
 use cheetah_probe::units::BitRate;
 use cheetah_source::{LinkUse, remote};
+use cheetah_tls::Credential;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -79,7 +81,7 @@ impl TuneArgs {
     /// # Errors
     ///
     /// If the file holds no report. A link that cannot be measured gets the defaults.
-    pub async fn link(&self, source: &str, ui: Ui) -> Result<LinkUse> {
+    pub async fn link(&self, source: &str, desk: &Desk, ui: Ui) -> Result<LinkUse> {
         let Some((host, port)) = remote(source) else {
             match &self.tune {
                 Tune::Off => {}
@@ -94,7 +96,7 @@ impl TuneArgs {
         };
         let report = match &self.tune {
             Tune::Off => return Ok(LinkUse::default()),
-            Tune::Auto => look(&host, port).await,
+            Tune::Auto => look(&host, port, desk.credentials.acting_as()).await,
             Tune::File(path) => Some(read(path, &host, ui)?),
         };
         let Some(report) = report else {
@@ -204,16 +206,16 @@ fn distance(a: &str, b: &str) -> usize {
 /// Measures the path to `host` for a short time, without raw sockets. Does not connect to the port itself, since some
 /// servers end with their first client, but to the next one, where a node or an agent may be a far end. A closed port
 /// answers as fast as an open one.
-async fn look(host: &str, port: u16) -> Option<PathReport> {
+async fn look(host: &str, port: u16, credential: Option<&Credential>) -> Option<PathReport> {
     let next = port.checked_add(1)?;
     // No address yet.
     let mut report = PathReport::new(host, IpAddr::from([0, 0, 0, 0]));
     // Partial results are used too.
-    let _ = timeout(TIME_MAX, look_at(host, next, &mut report)).await;
+    let _ = timeout(TIME_MAX, look_at((host, next), credential, &mut report)).await;
     (!report.is_empty()).then_some(report)
 }
 
-async fn look_at(host: &str, port: u16, report: &mut PathReport) {
+async fn look_at((host, port): (&str, u16), credential: Option<&Credential>, report: &mut PathReport) {
     let Ok(mut addresses) = tokio::net::lookup_host((host, port)).await else { return };
     let Some(address) = addresses.next() else { return };
     report.address = address.ip();
@@ -223,7 +225,7 @@ async fn look_at(host: &str, port: u16, report: &mut PathReport) {
         return;
     }
     let request = FarRequest { trains: false, bulk_to: Duration::ZERO, bulk_from: BULK };
-    match measure(FarClient::new(address), request, &mut report.problems).await {
+    match measure(FarClient::new(address, credential), request, &mut report.problems).await {
         Ok(far) => report.far = Some(far),
         Err(FarError::NotOne { .. }) => {}
         Err(error) => tracing::debug!("{error}"),

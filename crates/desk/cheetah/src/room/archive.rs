@@ -1,23 +1,23 @@
-//! What this process takes from the room's machine, and gives to it: heads of custody logs, and drive files.
+//! What a command takes from the room's machine, and gives to it: heads of custody logs, and drive files.
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_custody::Head;
 use cheetah_custody::placed::{self, PlacedHead};
 use cheetah_drive::DriveFile;
-use cheetah_drive::file::disk;
 use cheetah_error::{Error, Fact, Result};
 use cheetah_image::own_file::OwnFile;
 use cheetah_nbd::uri::{NbdUri, Security};
 use cheetah_room::archive::Archive;
 use cheetah_room::drives::{PART_LEN_MAX, Part, is_name};
 use cheetah_room::heads::SentHead;
+use cheetah_source::is_drive;
 use cheetah_tls::Role;
 use cheetah_words::sentence;
 use tokio::time::timeout;
 
+use crate::desk::Desk;
 use crate::ui::Ui;
 
 /// How long a command waits for the room's machine, which need not be on.
@@ -25,20 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long giving it a drive file may take, once it answers.
 const GIVING: Duration = Duration::from_secs(60);
 
-/// The archive of the room in which this process acts.
-static ARCHIVE: OnceLock<Archive> = OnceLock::new();
-
 /// A file beside a drive file.
 const PART: OwnFile = OwnFile { name: "file of a drive", begins: |_| true };
 
-/// Uses the archive of this room. Only the first call counts.
-pub fn use_archive(archive: Archive) {
-    let _ = ARCHIVE.set(archive);
-}
-
 /// The heads that the room's machine has of the log at `path`, and its name in messages; `None` without a room or a log.
-pub async fn heads_of(path: &Path) -> Option<Result<(String, Vec<PlacedHead>)>> {
-    let archive = ARCHIVE.get().filter(|archive| archive.is_reachable())?;
+pub async fn heads_of(path: &Path, archive: Option<&Archive>) -> Option<Result<(String, Vec<PlacedHead>)>> {
+    let archive = archive.filter(|archive| archive.is_reachable())?;
     let log = placed::log_id(path)?;
     let from = format!("the machine of room {}", archive.name());
     let heads = within(PATIENCE, archive, archive.heads(&log)).await;
@@ -46,11 +38,33 @@ pub async fn heads_of(path: &Path) -> Option<Result<(String, Vec<PlacedHead>)>> 
     Some(heads.map(|heads| (from.clone(), heads.into_iter().map(known).collect())).map_err(not_asked))
 }
 
-/// Gives the room's machine what this process wrote: heads of custody logs and, if this is an examiner, the drive files.
-/// A machine that does not answer gets them from a later command.
-pub async fn give(ui: Ui) {
-    let (heads, drives) = (placed::written(), disk::written());
-    let Some(archive) = ARCHIVE.get().filter(|archive| archive.is_reachable()) else { return };
+/// The drive files that a command names, as they are before it runs.
+pub struct DriveFiles(Vec<(PathBuf, Option<DriveFile>)>);
+
+impl DriveFiles {
+    /// Reads those of these paths that are drive files; one that is not there may be made.
+    pub fn named(paths: Vec<PathBuf>) -> Self {
+        let read = |path: PathBuf| {
+            let file = DriveFile::load(&path).ok();
+            (path, file)
+        };
+        Self(paths.into_iter().filter(|path| is_drive(path)).map(read).collect())
+    }
+
+    /// Returns those that are others now.
+    fn changed(self) -> impl Iterator<Item = DriveFile> {
+        let now = |(path, before): (PathBuf, Option<DriveFile>)| {
+            DriveFile::load(&path).ok().filter(|now| before.as_ref() != Some(now))
+        };
+        self.0.into_iter().filter_map(now)
+    }
+}
+
+/// Gives the room's machine what this command wrote: heads of custody logs and, if this is an examiner, the drive files that
+/// changed. A machine that does not answer gets them from a later command.
+pub async fn give(desk: &Desk, drives: DriveFiles, ui: Ui) {
+    let heads = desk.custodian.take_written();
+    let Some(archive) = desk.archive.as_ref().filter(|archive| archive.is_reachable()) else { return };
     if !heads.is_empty() {
         let sent = heads.into_iter().map(sent).collect();
         if let Err(error) = within(PATIENCE, archive, archive.send_heads(sent)).await {
@@ -60,8 +74,7 @@ pub async fn give(ui: Ui) {
     if archive.role() != Some(Role::Examiner) {
         return;
     }
-    let files = drives.iter().filter_map(|path| DriveFile::load(path).ok());
-    for file in files.filter(|file| is_in(file, archive)) {
+    for file in drives.changed().filter(|file| is_in(file, archive)) {
         if let Err(error) = give_drive(archive, &file).await {
             let name = &file.name;
             say(&format!("the room does not hand out {name} as it is now"), &error, ui);
@@ -70,8 +83,8 @@ pub async fn give(ui: Ui) {
 }
 
 /// Has the room no longer hand out a drive that was destroyed.
-pub async fn withdraw(file: &DriveFile, ui: Ui) {
-    let archive = ARCHIVE.get().filter(|archive| archive.is_reachable() && archive.role() == Some(Role::Examiner));
+pub async fn withdraw(file: &DriveFile, archive: Option<&Archive>, ui: Ui) {
+    let archive = archive.filter(|archive| archive.is_reachable() && archive.role() == Some(Role::Examiner));
     let Some(archive) = archive.filter(|archive| is_name(&file.name) && is_in(file, archive)) else { return };
     if let Err(error) = within(PATIENCE, archive, archive.forget(&file.name, Some(&file.id))).await {
         say("the room may still hand out the drive file", &error, ui);

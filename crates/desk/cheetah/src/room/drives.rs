@@ -9,6 +9,7 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::disk::write_atomically;
 use cheetah_error::{Error, Fact, Result, list};
+use cheetah_image::spec;
 use cheetah_room::Room;
 use cheetah_room::archive::Archive;
 use cheetah_room::client::MachineInfo;
@@ -31,6 +32,16 @@ pub enum Named<'a> {
 }
 
 impl Named<'_> {
+    /// Returns the path of the file that is named; `None` if no file is.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Path(path) => Some((**path).clone()),
+            Self::Text(text) => spec::path_of(text).map(|(path, _)| path),
+            // Another program takes them.
+            Self::Word(_) => None,
+        }
+    }
+
     /// Puts the path of the drive file in the place of a drive that is named by its room.
     ///
     /// # Errors

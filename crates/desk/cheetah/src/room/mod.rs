@@ -11,7 +11,7 @@ use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::{Purpose, Wanted, address_to_ask, every_client, knows_no_room, named_room, resolve};
 use cheetah_room::server::CLOCK_TOLERANCE_S;
 use cheetah_room::upkeep;
-use cheetah_tls::{Role, credential_store};
+use cheetah_tls::{CredentialSet, Role};
 
 use self::asking::announced;
 use crate::failure::{Failure, Result};
@@ -48,8 +48,19 @@ pub enum WithoutRoom {
     Discover,
 }
 
-/// Resolves the room, sets the credentials of this process, and begins the upkeep of its membership, if it has one.
-pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> Result<Option<Upkeep>> {
+/// What a command has once it takes part in a room.
+#[derive(Default)]
+pub struct Entered {
+    /// The credentials with which it connects and listens. A client has those of every room that this machine knows.
+    pub credentials: CredentialSet,
+    /// The upkeep of its membership; `None` without a room.
+    pub upkeep: Option<Upkeep>,
+    /// What the room's machine keeps for clients; `None` without a room, and for a node and an agent.
+    pub archive: Option<Archive>,
+}
+
+/// Resolves the room, and begins the upkeep of this machine's membership, if it has one.
+pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> Result<Entered> {
     let Participation { purpose, ephemeral, machine, without_room } = participation;
     if ephemeral {
         // Before there is a key.
@@ -75,23 +86,21 @@ pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> 
         }
         (None, _) => resolve(&Wanted { text, purpose, ephemeral, machine }).await?,
     };
-    if purpose == Purpose::Client {
-        // A drive file names its room, which may be another than this command's.
-        every_client()?.into_iter().for_each(credential_store::add);
-    }
-    let Some(membership) = membership else { return Ok(None) };
+    // A drive file names its room, which may be another than this command's.
+    let others = if purpose == Purpose::Client { every_client()? } else { Vec::new() };
+    let Some(membership) = membership else {
+        return Ok(Entered { credentials: CredentialSet::new(None, others), ..Entered::default() });
+    };
     if let Some(new) = membership.new {
         let own = membership.credential.identity().map(|own| format!("{} (key {})", own.name, own.key));
         let (room, own) = (&membership.room, own.unwrap_or_default());
         ui.note(format_args!("joined room {room} as {own}"));
         report_clock(new.clock_offset_s, ui);
     }
-    if purpose == Purpose::Client {
-        archive::use_archive(Archive::of(&membership));
-    }
-    let upkeep = upkeep::start(&membership);
-    credential_store::set_default(Some(membership.credential));
-    Ok(Some(upkeep))
+    let archive = (purpose == Purpose::Client).then(|| Archive::of(&membership));
+    let upkeep = Some(upkeep::start(&membership));
+    let credentials = CredentialSet::new(Some(membership.credential), others);
+    Ok(Entered { credentials, upkeep, archive })
 }
 
 /// Keeps all memory of this process, and with it its key, out of swap devices and core dumps.

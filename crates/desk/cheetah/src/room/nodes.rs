@@ -10,7 +10,7 @@ use cheetah_nbd::{Address, answering};
 use cheetah_room::register::Server;
 use cheetah_room::resolve::own_room;
 use cheetah_room::{Host, Member, Room};
-use cheetah_tls::{Expected, Role, Roles, credential_store};
+use cheetah_tls::{Credential, CredentialSet, Expected, Role, Roles};
 use futures::future::join_all;
 
 /// How long a server may take to accept the list of revoked certificates.
@@ -39,11 +39,12 @@ enum NotNotified {
 pub async fn notify_servers(room: &Room) -> Result<Answers> {
     let register = room.register()?;
     let list = room.revocations_der()?;
-    credential_store::set_default(Some(room.examiner()?));
+    let examiner = room.examiner()?;
     let members = register.members().iter().filter(|member| member.revoked.is_none());
     let servers = members.flat_map(|member| servers(member).into_iter().map(move |server| (member, server)));
     let servers = servers.filter(|(_, server)| server.control_port.is_some());
-    let results = servers.map(async |(member, server)| (notify(member, &server, &list).await, shown(member, &server)));
+    let results = servers
+        .map(async |(member, server)| (notify((member, &server), &list, &examiner).await, shown(member, &server)));
     let mut answers = Answers::default();
     for (result, name) in join_all(results).await {
         match result {
@@ -57,16 +58,19 @@ pub async fn notify_servers(room: &Room) -> Result<Answers> {
 
 /// Which servers of each member answer now, with the key of the member. A server that was killed stays known.
 pub async fn answering(room: &Room, members: &[Member]) -> Result<Vec<Vec<bool>>> {
-    credential_store::set_default(Some(room.examiner()?));
-    let of_member = members.iter().map(|member| join_all(member.servers.iter().map(|server| answers(member, server))));
+    let examiner = &room.examiner()?;
+    let of_member = members
+        .iter()
+        .map(|member| join_all(member.servers.iter().map(move |server| answers(member, server, examiner))));
     Ok(join_all(of_member).await)
 }
 
-async fn answers(member: &Member, server: &Server) -> bool {
+async fn answers(member: &Member, server: &Server, examiner: &Credential) -> bool {
     let expected = expected(member);
     let at_host = async |host: &Host| match server.control_port {
         Some(port) => {
-            let client = ControlClient::new(host.with_port(port)).with_timeout(ANSWER_TIMEOUT).expecting(expected);
+            let client = ControlClient::new(host.with_port(port), Some(examiner));
+            let client = client.with_timeout(ANSWER_TIMEOUT).expecting(expected);
             client.identity().await.is_ok()
         }
         // An agent that takes no part in measurements has no control port.
@@ -89,12 +93,17 @@ pub fn shown(member: &Member, server: &Server) -> String {
 }
 
 /// Sends the list to one server, at the first of its addresses that answers.
-async fn notify(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotNotified> {
+async fn notify(
+    (member, server): (&Member, &Server),
+    list: &[u8],
+    examiner: &Credential,
+) -> std::result::Result<(), NotNotified> {
     let mut why = "no address is known".to_owned();
     let expected = expected(member);
     for host in &server.hosts {
         let Some(port) = server.control_port else { break };
-        let client = ControlClient::new(host.with_port(port)).with_timeout(NOTIFY_TIMEOUT).expecting(expected);
+        let client = ControlClient::new(host.with_port(port), Some(examiner));
+        let client = client.with_timeout(NOTIFY_TIMEOUT).expecting(expected);
         match client.replace_revocations(list.to_vec()).await {
             Ok(()) => return Ok(()),
             Err(error) if error.is_conflict() => return Err(NotNotified::Refused),
@@ -114,10 +123,9 @@ fn servers(member: &Member) -> Vec<Server> {
     vec![Server { name: member.name.clone(), hosts, nbd_port: NBD_PORT, control_port: Some(NBD_PORT + 1) }]
 }
 
-/// This machine's room in which the process acts, if it has the room's key.
-fn acting_in() -> Option<Room> {
-    let credential = credential_store::default()?;
-    own_room(credential.room()?).ok().flatten()
+/// This machine's room in which a process with these credentials acts, if this machine has the room's key.
+fn acting_in(credentials: &CredentialSet) -> Option<Room> {
+    own_room(credentials.acting_as()?.room()?).ok().flatten()
 }
 
 /// The servers of a room's members.
@@ -129,22 +137,22 @@ pub struct RoomServers {
     pub servers: Vec<(Member, Server)>,
 }
 
-/// The servers of the room in which this process acts; `None` if this machine does not have the room's key.
+/// The servers of the room in which a process with these credentials acts; `None` if this machine does not have the room's key.
 ///
 /// # Errors
 ///
 /// If its register cannot be read.
-pub fn servers_of_room() -> Result<Option<RoomServers>> {
-    let Some(room) = acting_in() else { return Ok(None) };
+pub fn servers_of_room(credentials: &CredentialSet) -> Result<Option<RoomServers>> {
+    let Some(room) = acting_in(credentials) else { return Ok(None) };
     let members = room.register()?.members().to_vec();
     let members = members.into_iter().filter(|member| member.revoked.is_none());
     let found = members.flat_map(|member| servers(&member).into_iter().map(move |server| (member.clone(), server)));
     Ok(Some(RoomServers { room: room.name().to_owned(), servers: found.collect() }))
 }
 
-/// The nodes of the room in which this process acts, with the names of their machines.
-fn nodes() -> Vec<(String, Server)> {
-    let register = acting_in().and_then(|room| room.register().ok());
+/// The nodes of the room in which a process with these credentials acts, with the names of their machines.
+fn nodes(credentials: &CredentialSet) -> Vec<(String, Server)> {
+    let register = acting_in(credentials).and_then(|room| room.register().ok());
     let members = register.as_ref().map_or(&[][..], |register| register.members());
     let nodes = members.iter().filter(|member| member.role == Role::Node && member.revoked.is_none());
     nodes.flat_map(|member| servers(member).into_iter().map(|server| (member.name.clone(), server))).collect()
@@ -152,8 +160,8 @@ fn nodes() -> Vec<(String, Server)> {
 
 /// The address of a node that is named as the room knows it; the text itself if the room knows no such node, or this
 /// machine does not have the room.
-pub fn node_address(text: &str) -> String {
-    let nodes = nodes();
+pub fn node_address(text: &str, credentials: &CredentialSet) -> String {
+    let nodes = nodes(credentials);
     let is_meant = |name: &str| name.eq_ignore_ascii_case(text);
     let mut named: Vec<_> = nodes.iter().filter(|(machine, _)| is_meant(machine)).collect();
     if named.is_empty() {
@@ -166,9 +174,9 @@ pub fn node_address(text: &str) -> String {
     address.unwrap_or_else(|| text.to_owned())
 }
 
-/// The addresses of all nodes of the room in which this process acts. A node may have several.
-pub fn node_addresses() -> Vec<String> {
-    let nodes = nodes();
+/// The addresses of all nodes of the room in which a process with these credentials acts. A node may have several.
+pub fn node_addresses(credentials: &CredentialSet) -> Vec<String> {
+    let nodes = nodes(credentials);
     let addresses =
         nodes.iter().flat_map(|(_, server)| server.hosts.iter().map(|host| host.with_port(server.nbd_port)));
     addresses.collect()

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use cheetah_custody::{CustodyEvent, CustodyLog, Finished, SigningKey, Started};
+use cheetah_custody::{Custodian, CustodyEvent, CustodyLog, Finished, SigningKey, Started};
 use cheetah_device::{ByteRange, Coverage, coverage};
 use cheetah_image::Hashes;
 use serde_json::{Value, json};
@@ -38,7 +38,8 @@ impl Examiner {
         let source = json!({ "kind": "block", "location": "/dev/sdx", "serial": "S3R1AL" });
         let started = Started::new(&source, &json!({ "case_number": "42" }), vec![image.to_owned()]).unwrap();
         let retry = |attempts| CustodyEvent::Retry { range: ByteRange::new(4096, 512).into(), attempts };
-        let mut log = CustodyLog::open(&self.log, SigningKey::load_or_make(&self.key).unwrap()).unwrap();
+        let mut log =
+            CustodyLog::open(&self.log, SigningKey::load_or_make(&self.key).unwrap(), &Custodian::default()).unwrap();
         log.append(&CustodyEvent::Started(Box::new(started))).unwrap();
         (1..4).for_each(|attempts| drop(log.append(&retry(attempts)).unwrap()));
         log.append(&CustodyEvent::Finished(Box::new(Finished { size, hashes, ..Finished::default() }))).unwrap();
@@ -191,7 +192,9 @@ fn control_characters_in_a_log_do_not_reach_the_terminal() {
     let evil = "E\x1b[2J\u{9b}31m\x07\n  signed by nobody\u{202e}";
     let source = json!({ "kind": evil, "location": evil, "serial": evil });
     let started = Started::new(&source, &json!({ "examiner": evil, evil: "1" }), vec![evil.into()]).unwrap();
-    let mut log = CustodyLog::open(&examiner.log, SigningKey::load_or_make(&examiner.key).unwrap()).unwrap();
+    let mut log =
+        CustodyLog::open(&examiner.log, SigningKey::load_or_make(&examiner.key).unwrap(), &Custodian::default())
+            .unwrap();
     log.append(&CustodyEvent::Started(Box::new(started))).unwrap();
     log.append(&CustodyEvent::Stopped { why: evil.into() }).unwrap();
     drop(log);

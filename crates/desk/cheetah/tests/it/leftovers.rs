@@ -58,7 +58,7 @@ fn an_export_that_its_creator_never_confirms_is_freed_and_those_of_drives_are_co
     let node = Node::start("16MiB");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let control = ControlClient::new(&node.http).with_timeout(Duration::from_secs(60));
+        let control = ControlClient::new(&node.http, None).with_timeout(Duration::from_secs(60));
         for name in ["kept", "orphan"] {
             control.create_unconfirmed(&NewExport::reserved(name, MIB), 2).await.unwrap();
         }

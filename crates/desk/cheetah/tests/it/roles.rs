@@ -42,7 +42,7 @@ async fn open(lab: &Lab, actor: &str, uri: &str, writable: bool) -> Option<Clien
     let (host, port) = address.rsplit_once(':').unwrap();
     let address = Address::Tcp { host: host.to_owned(), port: port.parse().unwrap() };
     let config = ClientConfig {
-        credential: credential(lab, actor),
+        credentials: credential(lab, actor).into(),
         expected: Expected::roles(Roles::of(&[Role::Agent, Role::Examiner])),
         timeout: PATIENCE,
         writable,
@@ -72,7 +72,7 @@ async fn can(lab: &Lab, actor: &str, uri: &str) -> (bool, bool) {
 
 /// Whether an actor can ask an agent to take part in a measurement.
 async fn measures(lab: &Lab, actor: &str, at: &str) -> bool {
-    let client = ControlClient::new(at).with_timeout(PATIENCE).with_credential(credential(lab, actor));
+    let client = ControlClient::new(at, credential(lab, actor).as_ref()).with_timeout(PATIENCE);
     let client = client.expecting(Expected::role(Role::Agent));
     let about = client.get::<Value>("/v1/probe").await.is_ok();
     let wanted = json!({ "packets_max": 10, "seconds_max": 1 });

@@ -117,12 +117,12 @@ fn replayed_leases_and_writes_change_nothing() {
     let examiner = room.credential("desk", Role::Examiner);
     let (nbd, http) = (Tap::new(&pc.nbd), Tap::new(&pc.http));
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let control = |at: String| ControlClient::new(at).with_timeout(PATIENCE).with_credential(Some(examiner.clone()));
+    let control = |at: String| ControlClient::new(at, Some(&examiner)).with_timeout(PATIENCE);
     let (tapped, direct) = (control(http.address.to_string()), control(pc.http.clone()));
     let lease = LeaseRequest { holder: "test".into(), ttl_s: 300, force: false };
     let write = async |port: u16, token: &str, byte: u8| {
         let config = ClientConfig {
-            credential: Some(examiner.clone()),
+            credentials: Some(examiner.clone()).into(),
             expected: Expected::role(Role::Node),
             writable: true,
             contexts: vec![format!("x-cheetah:lease/{token}")],

@@ -14,13 +14,13 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use crate::check::{CheckedLog, Trust, read};
+use crate::custodian::Custodian;
 use crate::event::CustodyEvent;
 use crate::head::Head;
 use crate::key::{KeyId, SigningKey};
 use crate::log_file::LOG;
-use crate::record::{ActingAs, Draft};
+use crate::record::Draft;
 use crate::{LINE_BYTES_MAX, LINES_MAX};
-use crate::{ledger, placed};
 
 /// Another process writes to a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +36,8 @@ pub struct CustodyLog {
     file: Appender,
     path: PathBuf,
     key: SigningKey,
+    /// Notes each head.
+    custodian: Custodian,
     by: LogWriter,
     end: Option<End>,
     /// An unfinished last line that no record mentions yet.
@@ -69,7 +71,6 @@ struct Unfinished {
 struct LogWriter {
     host: String,
     user: String,
-    credential: Option<ActingAs>,
 }
 
 /// The number and hash of a record that was written.
@@ -90,14 +91,14 @@ impl CustodyLog {
         name.into()
     }
 
-    /// Opens the log at `path`, or creates it, to append records signed with `key`.
+    /// Opens the log at `path`, or creates it, to append records signed with `key`. The custodian notes its head after each.
     ///
     /// # Errors
     ///
     /// `Kind::Evidence` if the log has been tampered with: nothing is appended to such a log. `Kind::Failed` if
     /// another process is writing to it, or it cannot be read or created.
-    pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(LOG.open_or_create_locked(path)?, path, key)
+    pub fn open(path: &Path, key: SigningKey, custodian: &Custodian) -> Result<Self> {
+        Self::of(LOG.open_or_create_locked(path)?, path, (key, custodian))
     }
 
     /// As [`Self::open`], for a log that exists.
@@ -105,11 +106,11 @@ impl CustodyLog {
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn open_existing(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(LOG.open_locked(path)?, path, key)
+    pub fn open_existing(path: &Path, key: SigningKey, custodian: &Custodian) -> Result<Self> {
+        Self::of(LOG.open_locked(path)?, path, (key, custodian))
     }
 
-    fn of(locked: Locked, path: &Path, key: SigningKey) -> Result<Self> {
+    fn of(locked: Locked, path: &Path, (key, custodian): (SigningKey, &Custodian)) -> Result<Self> {
         let shown = path.display();
         let (file, new) = match locked {
             Locked::Held { file, is_new } => (file, is_new),
@@ -124,7 +125,8 @@ impl CustodyLog {
         }
         let by = LogWriter::current();
         let file = Appender::new(file, 0);
-        let mut log = Self { file, path: path.to_owned(), key, by, end: None, unfinished: None, made: new };
+        let (path, custodian) = (path.to_owned(), custodian.clone());
+        let mut log = Self { file, path, key, custodian, by, end: None, unfinished: None, made: new };
         log.end = Some(log.find_end()?);
         Ok(log)
     }
@@ -156,12 +158,11 @@ impl CustodyLog {
         Ok(Receipt { seq: next.seq, sha256: hex(&next.prev) })
     }
 
-    /// Notes the head in the user's ledger, and for the room.
+    /// Has the custodian note the head.
     fn note_head(&self, end: &End, is_evidence: bool) {
         if let Some(first) = end.first {
             let head = Head::sign(first, end.seq, end.prev, now(), &self.key);
-            placed::note(&self.path, &head, is_evidence);
-            ledger::note(&self.path, head, is_evidence);
+            self.custodian.note(&self.path, head, is_evidence);
         }
     }
 
@@ -192,7 +193,7 @@ impl CustodyLog {
             tool: concat!("cheetah ", env!("CARGO_PKG_VERSION")),
             host: &self.by.host,
             user: &self.by.user,
-            credential: self.by.credential.as_ref(),
+            credential: self.custodian.acting_as(),
             event,
             key: public.id().to_string(),
             public_key: introduce.then(|| public.to_string()),
@@ -238,7 +239,9 @@ impl CustodyLog {
             ))
             .because(problem.clone()));
         }
-        ledger::compare(&mut report, &self.path, &[self.key.public()]);
+        if let Some(ledger) = self.custodian.ledger() {
+            ledger.compare(&mut report, &self.path, &[self.key.public()]);
+        }
         let replaced = report.replaced.as_ref().filter(|_| report.records > 0);
         if let Some(problem) = report.heads.iter().find_map(|head| head.problem.as_ref()).or(replaced) {
             return Err(Error::evidence(format!(
@@ -277,7 +280,7 @@ fn now() -> String {
 }
 
 impl LogWriter {
-    /// Returns this machine, the user of this process (under sudo, also the user who called sudo), and its credential.
+    /// Returns this machine and the user of this process; under sudo, also the user who called sudo.
     fn current() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let user = cheetah_drive::user_name();
@@ -285,7 +288,7 @@ impl LogWriter {
             Ok(behind) if rustix::process::getuid().is_root() && !behind.is_empty() => format!("{user} for {behind}"),
             _ => user,
         };
-        Self { host, user, credential: ActingAs::current() }
+        Self { host, user }
     }
 }
 

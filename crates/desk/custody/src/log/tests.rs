@@ -27,7 +27,7 @@ impl Desk {
     }
 
     fn log(&self) -> CustodyLog {
-        CustodyLog::open(&self.path(), self.key.clone()).unwrap()
+        CustodyLog::open(&self.path(), self.key.clone(), &Custodian::default()).unwrap()
     }
 
     /// A log of six records: begun, three retries, finished, verified elsewhere.
@@ -190,7 +190,11 @@ fn an_unfinished_line_that_begins_no_record_is_tampering() {
         let problem = check(&bytes[..], &[desk.key.public()]).unwrap().problem.expect(tail);
         assert_eq!((problem.line, problem.fault), (7, Fault::Altered), "{tail}");
         std::fs::write(desk.path(), &bytes).unwrap();
-        assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err().exit_code(), 3, "{tail}");
+        assert_eq!(
+            CustodyLog::open(&desk.path(), desk.key.clone(), &Custodian::default()).unwrap_err().exit_code(),
+            3,
+            "{tail}"
+        );
         assert_eq!(std::fs::read(desk.path()).unwrap(), bytes, "{tail}");
     }
     // Some file systems leave zeros where a power cut interrupted a write.
@@ -204,13 +208,13 @@ fn an_unfinished_line_that_begins_no_record_is_tampering() {
 fn a_file_that_is_not_a_log_is_left_unchanged() {
     let desk = Desk::new();
     std::fs::write(desk.path(), "notes without a newline").unwrap();
-    assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err().exit_code(), 3);
+    assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone(), &Custodian::default()).unwrap_err().exit_code(), 3);
     assert_eq!(std::fs::read(desk.path()).unwrap(), b"notes without a newline");
     // Nor is a link followed.
     let elsewhere = desk.dir.path().join("elsewhere");
     std::fs::remove_file(desk.path()).unwrap();
     std::os::unix::fs::symlink(&elsewhere, desk.path()).unwrap();
-    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone(), &Custodian::default()).unwrap_err();
     assert_eq!(error.cause(), Some(&NotOurs::Link), "{error}");
     assert!(!elsewhere.exists());
 }
@@ -243,7 +247,7 @@ fn a_log_by_another_key_is_not_taken_for_ours() {
 fn two_examiners_may_share_a_log() {
     let desk = Desk::new();
     desk.log().append(&started()).unwrap();
-    let mut second = CustodyLog::open(&desk.path(), desk.other_key()).unwrap();
+    let mut second = CustodyLog::open(&desk.path(), desk.other_key(), &Custodian::default()).unwrap();
     second
         .append(&CustodyEvent::Resumed {
             at: 0,
@@ -356,7 +360,7 @@ fn a_log_that_was_tampered_with_is_not_added_to() {
     let mut lines = desk.six();
     lines.remove(2);
     std::fs::write(desk.path(), lines.concat()).unwrap();
-    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone(), &Custodian::default()).unwrap_err();
     assert!(error.is_evidence(), "{error}");
     assert_eq!(error.cause::<Problem>().map(|problem| (problem.line, problem.fault)), Some((3, Fault::Removed)));
     assert_eq!(std::fs::read(desk.path()).unwrap(), lines.concat());
@@ -366,11 +370,11 @@ fn a_log_that_was_tampered_with_is_not_added_to() {
 fn one_process_writes_at_a_time() {
     let desk = Desk::new();
     let log = desk.log();
-    let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
+    let error = CustodyLog::open(&desk.path(), desk.key.clone(), &Custodian::default()).unwrap_err();
     assert!(error.cause::<InUse>().is_some(), "{error}");
     drop(log);
     desk.log();
-    assert!(CustodyLog::open_existing(&desk.dir.path().join("none"), desk.key.clone()).is_err());
+    assert!(CustodyLog::open_existing(&desk.dir.path().join("none"), desk.key.clone(), &Custodian::default()).is_err());
 }
 
 proptest::proptest! {

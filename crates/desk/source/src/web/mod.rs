@@ -49,7 +49,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// if the server cannot be reached, does not answer requests for ranges, or does not name the version of the file, or
 /// if the image is in a format that is not read from a server.
 pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
+    let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
+    let timeout = session.timeout;
     let location = Location::parse(spec)?;
     let server = Server::new(timeout)?;
     let file = match WebFile::open(&server, location.clone()).await? {

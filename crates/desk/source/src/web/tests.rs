@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use cheetah_drive::Session;
 use cheetah_image::Kind;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -145,7 +146,11 @@ impl Server {
 
 async fn open(vice: Vice, patience: Duration) -> Result<Evidence> {
     let (uri, server) = serve(vice).await;
-    let opened = open_web(&uri, &SourceOptions::new(LinkUse::default(), patience)).await?;
+    let opened = open_web(
+        &uri,
+        &SourceOptions::new(LinkUse::default(), Session::new(Default::default(), Arc::default(), patience)),
+    )
+    .await?;
     server.is_open.store(true, Ordering::Release);
     Ok(opened)
 }

@@ -1,7 +1,6 @@
 //! Checking a drive's redundancy: reads and compares all data and redundancy, and rewrites wrong units.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::Checked;
@@ -10,16 +9,17 @@ use serde::Serialize;
 use crate::file::DriveFile;
 use crate::file::set::DriveSet;
 use crate::node::open::NodeAccess;
+use crate::session::Session;
 use crate::set::newest::refresh;
 use crate::set::open::open_writer;
 
 /// How to check a drive.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// Take the lease from its holder.
     pub force_lease: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What nodes are called with.
+    pub session: Session,
 }
 
 /// The result of a check.
@@ -47,12 +47,12 @@ pub async fn check(
     if !file.is_redundant() {
         return Err(Error::misuse(format!("{} has no redundancy to check", file.name)).next(next::Drive::Verify));
     }
-    let file = refresh(file, options.timeout).await?;
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
+    let file = refresh(file, &options.session).await?;
+    let access = NodeAccess { writable: true, connections: 2, session: options.session.clone(), exclusive: false };
     let mut report = CheckReport { checked: Checked::default(), missing: Vec::new() };
     let mut before = 0;
     for set in DriveSet::all(&file) {
-        let opened = open_writer(&set, options.force_lease, access, Arc::default()).await?;
+        let opened = open_writer(&set, options.force_lease, access.clone(), Arc::default()).await?;
         report.missing.extend(opened.missing.iter().map(ToString::to_string));
         let checked = opened.redundant.check(&mut |done, _| progress(before + done)).await;
         let closed = opened.close().await;

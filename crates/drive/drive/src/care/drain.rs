@@ -20,6 +20,7 @@ use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble;
 use crate::options::OpenOptions;
+use crate::session::Session;
 use crate::set::arrays::Arrays;
 use crate::set::newest::refresh;
 use crate::timing::{DOUBT_WAIT, DRAIN_WORD_WAIT, LEASE_WAIT};
@@ -36,8 +37,8 @@ pub struct DrainOptions {
     pub to: Vec<String>,
     /// Drives that this process moves, unless another has them open for writing.
     pub drives: Vec<DriveFile>,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drives are opened with.
+    pub session: Session,
 }
 
 /// The progress of draining a node.
@@ -81,8 +82,8 @@ pub struct Remaining {
 /// # Errors
 ///
 /// If it is no Cheetah node, or does not answer.
-pub async fn mark(node: &AvailableNode, draining: Option<&Draining>, timeout: Duration) -> Result<()> {
-    let marked = control(node, timeout)?.set_draining(draining).await;
+pub async fn mark(node: &AvailableNode, draining: Option<&Draining>, session: &Session) -> Result<()> {
+    let marked = control(node, session)?.set_draining(draining).await;
     marked.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))
 }
 
@@ -108,8 +109,8 @@ pub async fn drain(
         }
     }
     // Words that are there already are of an earlier attempt.
-    let before = words(&control(node, options.timeout)?).await?;
-    mark(node, Some(&Draining { to: options.to.clone() }), options.timeout).await?;
+    let before = words(&control(node, &options.session)?).await?;
+    mark(node, Some(&Draining { to: options.to.clone() }), &options.session).await?;
     let mut opened = Vec::new();
     let drained = match open_unwritten(&options, &mut opened).await {
         Ok(()) => watch(node, &options, before, &opened, &mut progress).await,
@@ -140,11 +141,11 @@ impl Own {
 /// Opens the drives that no process has open for writing. Their upkeep then moves their parts.
 async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Own>) -> Result<()> {
     for file in &options.drives {
-        let file = refresh(file, options.timeout).await?;
-        if node_statuses(&file, options.timeout).await.iter().any(|node| node.writer.is_some()) {
+        let file = refresh(file, &options.session).await?;
+        if node_statuses(&file, &options.session).await.iter().any(|node| node.writer.is_some()) {
             continue;
         }
-        let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
+        let open = OpenOptions { writable: true, ..OpenOptions::new(options.session.clone()) };
         let exports = file.nodes().filter_map(|node| Some(node.uri()?.export)).collect();
         opened.push(Own { arrays: upkeep::open(&file, &open).await?, exports });
     }
@@ -218,7 +219,7 @@ async fn watch(
     own: &[Own],
     progress: &mut (impl FnMut(DrainProgress) + Send),
 ) -> Result<Drained> {
-    let control = control(node, options.timeout)?;
+    let control = control(node, &options.session)?;
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
     let (mut total_bytes, mut answered) = (None, Instant::now());
     loop {
@@ -284,9 +285,9 @@ fn stuck(export: ExportStatus, known: &Known, is_own: bool) -> Option<Remaining>
     Some(Remaining { export: export.name, size_bytes: export.size_bytes, why, next })
 }
 
-fn control(node: &AvailableNode, timeout: Duration) -> Result<ControlClient> {
+fn control(node: &AvailableNode, session: &Session) -> Result<ControlClient> {
     match &node.place {
-        NodePlace::Node { http, .. } => Ok(ControlClient::new(http).with_timeout(timeout)),
+        NodePlace::Node { http, .. } => Ok(session.control(http)),
         NodePlace::Foreign { uri } => Err(Error::misuse(format!("{uri} is no Cheetah node, and cannot be drained"))),
     }
 }

@@ -72,14 +72,14 @@ impl Drainer {
     pub async fn look(&mut self, shared: &Arc<Shared>, members: &Arc<Members>) {
         let nodes = shared.nodes();
         let asks = nodes.iter().map(|node| async {
-            let export = shared.export(node, ASK_TIMEOUT)?;
+            let export = shared.export(node, &shared.session().within(ASK_TIMEOUT))?;
             let status = export.control.status().await.ok()?;
             let has_to_go =
                 || status.exports.iter().any(|found| found.name == export.name && found.leave_in_s.is_some());
             let leaves = status.draining.clone().or_else(|| has_to_go().then(Draining::default));
             match leaves {
                 Some(draining) => Some(Mark::Leave(draining)),
-                None => MoveRequest::at(node).await.map(|request| Mark::Move(request.to)),
+                None => MoveRequest::at(node, shared.session()).await.map(|request| Mark::Move(request.to)),
             }
         });
         let marks = join_all(asks).await;
@@ -122,7 +122,7 @@ impl Drainer {
         let (mut why, mut next, mut is_certain) = (Vec::new(), Vec::<Next>::new(), true);
         // Announced nodes are used only if none is named: looking for them takes seconds.
         for names in [named.clone(), vec!["auto".to_owned()]] {
-            let targets = available(&names, TARGET_TIMEOUT).await;
+            let targets = available(&names, &shared.session().within(TARGET_TIMEOUT)).await;
             // One that does not answer in time may only be slow.
             is_certain &= named.is_empty() || targets.len() >= distinct(&names);
             for target in targets {
@@ -133,7 +133,7 @@ impl Drainer {
                         continue;
                     }
                 }
-                match moving::begin(shared, members, member, &target, shared.timeout()).await {
+                match moving::begin(shared, members, member, &target, shared.session()).await {
                     Ok(()) => {
                         tracing::info!("the part of {} moves to {}", nodes[member].name, target.name);
                         return Ok(());
@@ -178,7 +178,7 @@ impl Drainer {
                 (None, _) => Step::Waiting,
             };
             let to = marks[*member].as_ref().map(Mark::to).unwrap_or_default();
-            Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member]).await;
+            Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member], shared.session()).await;
         }
         let said = failed.map(|failed| failed.why.clone()).unwrap_or_default();
         if !said.is_empty() && said != self.told {

@@ -9,6 +9,7 @@ use crate::file::{Set, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::trouble::reason;
 use crate::node::wipe::{self, KeptReceipt, NoReceipt};
+use crate::session::Session;
 use crate::set::shared::Shared;
 
 /// How long a node may take to list its exports.
@@ -19,7 +20,10 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn wipe(shared: &Shared) {
     let (file, index) = (shared.newest_file(), shared.set().index);
     // A receipt that is not signed is a mere claim; `destroy` asks the node again.
-    let kept = |node: &&SetNode| matches!(KeptReceipt::of(&file.id, node), KeptReceipt::None | KeptReceipt::Invalid(_));
+    let kept = |node: &&SetNode| {
+        let receipt = KeptReceipt::of(&file.id, node, &shared.session().credentials);
+        matches!(receipt, KeptReceipt::None | KeptReceipt::Invalid(_))
+    };
     let Some(set) = file.sets.get(index) else { return };
     let former: Vec<SetNode> = set.former.iter().filter(kept).cloned().collect();
     let wiped = join_all(former.iter().map(|node| {
@@ -27,7 +31,7 @@ pub(crate) async fn wipe(shared: &Shared) {
         async move {
             // What another writer wrote there, apart from this one, exists nowhere else.
             shared.refuse_diverged(node).await.ok()?;
-            wipe_one(drive, node, token.as_deref()).await
+            wipe_one(drive, node, token.as_deref(), shared.session()).await
         }
     }))
     .await;
@@ -53,8 +57,8 @@ pub(crate) enum Wiped {
 
 /// Has a node wipe its part of the drive with this id; `token` is the lease there, if there was one. `None` if the node does not answer, or
 /// cannot free it yet.
-pub(crate) async fn wipe_one(drive: &str, node: &SetNode, token: Option<&str>) -> Option<Wiped> {
-    let export = NodeExport::of(node, ASK_TIMEOUT)?;
+pub(crate) async fn wipe_one(drive: &str, node: &SetNode, token: Option<&str>, session: &Session) -> Option<Wiped> {
+    let export = NodeExport::of(node, &session.within(ASK_TIMEOUT))?;
     let status = export.control.status().await.ok()?;
     let has_it = status.exports.iter().any(|found| found.name == export.name);
     if Some(&status.instance) != node.instance.as_ref() || !has_it {

@@ -1,7 +1,6 @@
 //! Moving a member's part of a drive to another node.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_control::api::NewExport;
 use cheetah_error::{Error, Result};
@@ -11,6 +10,7 @@ use crate::file::SetNode;
 use crate::node::allocate::name_incoming;
 use crate::node::export::NodeExport;
 use crate::node::find::AvailableNode;
+use crate::session::Session;
 use crate::set::shared::Shared;
 
 /// Begins to move a member to a node. The map names the new export before it is allocated, so that a later writer finds
@@ -24,11 +24,11 @@ pub(crate) async fn begin(
     members: &Arc<Members>,
     member: usize,
     to: &AvailableNode,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<()> {
     let size = shared.node(member).size;
     let epoch = members.map().map_or(0, |map| map.epoch);
-    let (node, export) = name_incoming(&shared.set(), member, epoch, to, size, timeout).await?;
+    let (node, export) = name_incoming(&shared.set(), member, epoch, to, size, session).await?;
     let recorded = |_| shared.moves_to(member, node.clone());
     members.begin_move(member, recorded).await.map_err(Error::device(format!("moving to node {}", to.name)))?;
     let error = match fill(shared, member, &node, &export).await {

@@ -20,6 +20,7 @@ use crate::node::find::AvailableNode;
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
+use crate::session::Session;
 use crate::set::arrays::Arrays;
 use crate::set::newest::{record, refresh};
 use crate::timing::{DOUBT_WAIT, LEAVE_WAIT, MOVE_WORD_WAIT, WIPE_WAIT};
@@ -34,8 +35,8 @@ const ASK_WRITER: Duration = Duration::from_secs(2);
 pub struct RebalanceOptions {
     /// Further nodes to use.
     pub nodes: Vec<AvailableNode>,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with.
+    pub session: Session,
 }
 
 /// The progress of the current move.
@@ -113,7 +114,7 @@ pub async fn rebalance(
     };
     let Worked { now, moved, lacks } = worked?;
     closed?;
-    record(file, &now, options.timeout).await?;
+    record(file, &now, &options.session).await?;
     Ok(Rebalanced { moved, nodes: bytes_of_nodes(file), lacks })
 }
 
@@ -134,19 +135,20 @@ struct Work<'a> {
 
 impl Work<'_> {
     async fn run(&mut self, file: &DriveFile, progress: &mut (impl FnMut(RebalanceProgress) + Send)) -> Result<Worked> {
-        let timeout = self.options.timeout;
+        let options = self.options;
+        let session = &options.session;
         let (mut now, mut moved) = (file.clone(), Vec::new());
         // A set is not moved off all nodes that an old copy of the drive file names, if another one can be moved instead.
         let mut moves = vec![0; now.sets.len()];
         loop {
             // From the last one on: none of the nodes in the drive file may have a part any more.
-            now = refresh(&now, timeout).await?;
-            let statuses = node_statuses(&now, timeout).await;
+            now = refresh(&now, session).await?;
+            let statuses = node_statuses(&now, session).await;
             let troubles: Vec<Trouble> = statuses.iter().filter_map(Trouble::of).collect();
             if let Some(error) = trouble::needs_all(&file.name, "rebalanced", &troubles, statuses.len()) {
                 return Err(error);
             }
-            let nodes = nodes_of(&now, &self.options.nodes, timeout).await;
+            let nodes = nodes_of(&now, &self.options.nodes, session).await;
             let free: Vec<u64> = nodes.iter().map(|node| node.free_bytes).collect();
             let parts = parts_of(&now, &nodes);
             let Some(Move { part, to }) = next(&parts, &free, &moves) else {
@@ -172,9 +174,10 @@ impl Work<'_> {
             return;
         }
         self.asked = Some(Instant::now());
-        let timeout = self.options.timeout;
-        if node_statuses(now, timeout).await.iter().all(|node| node.writer.is_none()) {
-            let open = OpenOptions { writable: true, timeout, ..OpenOptions::default() };
+        let options = self.options;
+        let session = &options.session;
+        if node_statuses(now, session).await.iter().all(|node| node.writer.is_none()) {
+            let open = OpenOptions { writable: true, ..OpenOptions::new(self.options.session.clone()) };
             match upkeep::open(now, &open).await {
                 Ok(arrays) => self.own = Some(arrays),
                 // Another process may have opened it meanwhile.
@@ -191,13 +194,14 @@ impl Work<'_> {
         to: &AvailableNode,
         tell: &mut (impl FnMut(u64) + Send),
     ) -> Result<DriveFile> {
-        let timeout = self.options.timeout;
+        let options = self.options;
+        let session = &options.session;
         let node = &now.sets[part.set].nodes[part.member].clone();
         let failed = |why: &str| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
-        let before = Leaving::at(node).await;
+        let before = Leaving::at(node, session).await;
         let asking = Instant::now();
         // A busy node may not have taken it in time.
-        while let Err(error) = (MoveRequest { to: name_of(to) }).leave(node).await {
+        while let Err(error) = (MoveRequest { to: name_of(to) }).leave(node, session).await {
             if error.fact() == Some(Fact::Refused) || asking.elapsed() >= LEAVE_WAIT {
                 return Err(error);
             }
@@ -208,21 +212,24 @@ impl Work<'_> {
         loop {
             self.ensure_writer(&now).await;
             sleep(LOOK).await;
-            now = refresh(&now, timeout).await?;
+            now = refresh(&now, session).await?;
             if !now.sets[part.set].nodes[part.member].is_same(node) {
                 tell(part.bytes);
                 let left = *left_node.get_or_insert_with(Instant::now);
-                if has_wiped(node, timeout).await || left.elapsed() >= WIPE_WAIT {
+                if has_wiped(node, session).await || left.elapsed() >= WIPE_WAIT {
                     return Ok(now);
                 }
                 continue;
             }
-            match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
+            match Leaving::at(node, session)
+                .await
+                .filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)])
+            {
                 Some(Leaving { step: Step::Stuck { why, is_certain, next }, .. }) => {
                     heard = Instant::now();
                     let since = *doubted.get_or_insert_with(Instant::now);
                     if is_certain || since.elapsed() >= DOUBT_WAIT {
-                        take_back(node).await;
+                        take_back(node, session).await;
                         return Err(failed(&why).advise(next));
                     }
                 }
@@ -238,7 +245,7 @@ impl Work<'_> {
                 heard = Instant::now();
             }
             if heard.elapsed() >= MOVE_WORD_WAIT {
-                take_back(node).await;
+                take_back(node, session).await;
                 return Err(failed(
                     "the process that has the drive open for writing has not said anything about it for two minutes; close the \
                      drive there, or try again",
@@ -249,13 +256,13 @@ impl Work<'_> {
 }
 
 /// The Cheetah nodes of a drive and further ones, each once, with their free memory.
-async fn nodes_of(file: &DriveFile, further: &[AvailableNode], timeout: Duration) -> Vec<AvailableNode> {
+async fn nodes_of(file: &DriveFile, further: &[AvailableNode], session: &Session) -> Vec<AvailableNode> {
     let entries = file.nodes().filter(|node| node.http.is_some());
     let mut names: Vec<String> =
         entries.filter_map(|node| Some(node.uri()?.address.to_string())).chain(further.iter().map(name_of)).collect();
     names.sort_unstable();
     names.dedup();
-    available(&names, timeout).await
+    available(&names, session).await
 }
 
 /// The parts of a drive at these nodes. A part elsewhere does not move.
@@ -277,14 +284,14 @@ fn parts_of(file: &DriveFile, nodes: &[AvailableNode]) -> Vec<Part> {
 }
 
 /// Whether a node that a part has left no longer holds it.
-async fn has_wiped(node: &SetNode, timeout: Duration) -> bool {
-    let Some(export) = NodeExport::of(node, timeout) else { return true };
+async fn has_wiped(node: &SetNode, session: &Session) -> bool {
+    let Some(export) = NodeExport::of(node, session) else { return true };
     let holds = |status: Status| status.exports.iter().any(|found| found.name == export.name);
     !export.control.status().await.is_ok_and(holds)
 }
 
-async fn take_back(node: &SetNode) {
-    MoveRequest { to: String::new() }.leave(node).await.ok();
+async fn take_back(node: &SetNode, session: &Session) {
+    MoveRequest { to: String::new() }.leave(node, session).await.ok();
 }
 
 /// The bytes of a drive at each of its nodes.

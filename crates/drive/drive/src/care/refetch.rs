@@ -6,7 +6,6 @@
 //! written. Then redundancy is recomputed, and the mark is removed. The next run continues an interrupted one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
 use cheetah_error::{Error, Result, next};
@@ -27,6 +26,7 @@ use crate::node::find::AvailableNode;
 use crate::node::health::{NodeState, NodeStatus, set_statuses};
 use crate::node::open::NodeAccess;
 use crate::sealed::{self, Below};
+use crate::session::Session;
 use crate::set::arrays::{Arrays, close};
 use crate::set::map::DriveMap;
 use crate::set::newest::{newest, record};
@@ -45,8 +45,8 @@ pub struct RefetchOptions {
     pub spares: Vec<AvailableNode>,
     /// Continue although too few nodes answer to exclude that another process writes the drive.
     pub force_lease: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with.
+    pub session: Session,
 }
 
 /// The ranges that were fetched again.
@@ -71,12 +71,12 @@ impl Refetched {
 /// # Errors
 ///
 /// If the nodes' maps contradict each other.
-pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
+pub async fn is_needed(file: &DriveFile, session: &Session) -> Result<bool> {
     if !file.is_redundant() {
         return Ok(false);
     }
     for set in DriveSet::all(file) {
-        let (map, lost) = look(&set, timeout).await?;
+        let (map, lost) = look(&set, session).await?;
         if map.refetching || lost.len() > set.losses_max() || !map.map.bad.is_empty() {
             return Ok(true);
         }
@@ -95,7 +95,7 @@ pub async fn refetch(
     options: &RefetchOptions,
     progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Refetched> {
-    let key = sealed::unlock(file)?;
+    let key = sealed::unlock(file, &options.session)?;
     let (image, digests) = loaded(file)?;
     let size = options.source.geometry().size;
     if size != image.size {
@@ -106,7 +106,7 @@ pub async fn refetch(
     }
     let mut found = Vec::new();
     for set in DriveSet::all(file) {
-        let (map, lost) = look(&set, options.timeout).await?;
+        let (map, lost) = look(&set, &options.session).await?;
         check_voters(&set, &map, options).await?;
         found.push((set, map, lost));
     }
@@ -114,15 +114,15 @@ pub async fn refetch(
     for (set, map, lost) in found {
         match replace(&set, map, &lost, options).await {
             Ok((map, replaced)) => restored.push(Restored { set, map, lost, replaced }),
-            Err(error) => return Err(free_all(&restored, error, options.timeout).await),
+            Err(error) => return Err(free_all(&restored, error, &options.session).await),
         }
     }
     let opened = match open_all(&restored, options).await {
         Ok(opened) => opened,
-        Err(error) => return Err(free_all(&restored, error, options.timeout).await),
+        Err(error) => return Err(free_all(&restored, error, &options.session).await),
     };
     let arrays = Arrays::stack(file, opened, None)?;
-    let fetched = match whole(file, &arrays, key).await {
+    let fetched = match whole(file, &arrays, (key, &options.session)).await {
         Ok(drive) => fetch(file, &arrays, &drive, options, &digests, progress).await,
         Err(error) => Err(error),
     };
@@ -135,9 +135,9 @@ pub async fn refetch(
         Err(mut error) => {
             for part in &restored {
                 // Unless a map with the new nodes was stored, the set is unchanged.
-                let is_stored = newest(&part.set, options.timeout).await.map_or(true, |found| found.map.refetching);
+                let is_stored = newest(&part.set, &options.session).await.map_or(true, |found| found.map.refetching);
                 if !is_stored {
-                    error = part.free(error, options.timeout).await;
+                    error = part.free(error, &options.session).await;
                 }
             }
             return Err(error);
@@ -145,7 +145,7 @@ pub async fn refetch(
     };
     closed?;
     let known = file.clone();
-    record(file, &known, options.timeout).await?;
+    record(file, &known, &options.session).await?;
     Ok(Refetched { ranges, replaced: restored.into_iter().flat_map(|part| part.replaced).collect() })
 }
 
@@ -159,23 +159,23 @@ struct Restored {
 
 impl Restored {
     /// Frees the exports on the new nodes.
-    async fn free(&self, why: Error, timeout: Duration) -> Error {
-        free(&self.map, &self.lost, why, timeout).await
+    async fn free(&self, why: Error, session: &Session) -> Error {
+        free(&self.map, &self.lost, why, session).await
     }
 }
 
-async fn free_all(restored: &[Restored], mut why: Error, timeout: Duration) -> Error {
+async fn free_all(restored: &[Restored], mut why: Error, session: &Session) -> Error {
     for part in restored {
-        why = part.free(why, timeout).await;
+        why = part.free(why, session).await;
     }
     why
 }
 
 async fn open_all(restored: &[Restored], options: &RefetchOptions) -> Result<Vec<Opened>> {
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
+    let access = NodeAccess { writable: true, connections: 2, session: options.session.clone(), exclusive: false };
     let mut opened = Vec::new();
     for Restored { set, map, .. } in restored {
-        match open_refetching(set, map, options.force_lease, access, Arc::default()).await {
+        match open_refetching(set, map, options.force_lease, access.clone(), Arc::default()).await {
             Ok(set) => opened.push(set),
             Err(error) => {
                 close(opened).await.unwrap_or_else(|error| tracing::warn!("{error}"));
@@ -187,9 +187,9 @@ async fn open_all(restored: &[Restored], options: &RefetchOptions) -> Result<Vec
 }
 
 /// The newest map, and the members that are lost in it.
-async fn look(set: &DriveSet, timeout: Duration) -> Result<(DriveMap, Vec<usize>)> {
-    let map = newest(set, timeout).await?.map;
-    let statuses = set_statuses(&now(set, &map), timeout).await;
+async fn look(set: &DriveSet, session: &Session) -> Result<(DriveMap, Vec<usize>)> {
+    let map = newest(set, session).await?.map;
+    let statuses = set_statuses(&now(set, &map), session).await;
     let lost = statuses.iter().enumerate().filter(|(_, node)| !node.is_whole()).map(|(index, _)| index).collect();
     Ok((map, lost))
 }
@@ -220,7 +220,7 @@ fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
 /// Refuses to continue if another process may be writing the drive over nodes that cannot be reached from here. A
 /// restarted node is empty, so no process writes there.
 async fn check_voters(set: &DriveSet, map: &DriveMap, options: &RefetchOptions) -> Result<()> {
-    let statuses = set_statuses(&now(set, map), options.timeout).await;
+    let statuses = set_statuses(&now(set, map), &options.session).await;
     let name = &set.drive.name;
     if let Some(writer) = statuses.iter().find_map(|node| node.writer.as_deref()).filter(|_| !options.force_lease) {
         return Err(Error::failed(format!("{name} is written by {writer}; close it there first")));
@@ -255,15 +255,15 @@ async fn replace(
     options: &RefetchOptions,
 ) -> Result<(DriveMap, Vec<Replacement>)> {
     let mut spares = options.spares.clone();
-    spares.extend(available(&set.drive.spares, options.timeout).await);
+    spares.extend(available(&set.drive.spares, &options.session).await);
     let mut replaced = Vec::new();
     let mut allocated: Vec<usize> = Vec::new();
     for index in lost.iter().copied() {
-        let own = restarted(&map.nodes[index], options.timeout).await;
+        let own = restarted(&map.nodes[index], &options.session).await;
         let suits = |spare: &&AvailableNode| check(spare, &set.drive.name, &map.nodes, index).is_ok();
         let (name, size) = (map.nodes[index].name.clone(), map.nodes[index].size);
         let made = match spares.iter().chain(&own).find(suits) {
-            Some(spare) => allocate_spare(set, index, map.map.epoch + 1, spare, size, options.timeout).await,
+            Some(spare) => allocate_spare(set, index, map.map.epoch + 1, spare, size, &options.session).await,
             None => Err(Error::failed(format!(
                 "{name} is to be replaced by a node with {} of free memory, and none of the spares can",
                 Size(size)
@@ -272,16 +272,16 @@ async fn replace(
         };
         match made {
             Ok(node) => {
-                if let Some(export) = NodeExport::of(&node, options.timeout)
+                if let Some(export) = NodeExport::of(&node, &options.session)
                     && let Err(error) = confirm(&export).await
                 {
-                    return Err(free(&map, &allocated, error, options.timeout).await);
+                    return Err(free(&map, &allocated, error, &options.session).await);
                 }
                 replaced.push(Replacement { lost: name, by: node.name.clone() });
                 map.nodes[index] = node;
                 allocated.push(index);
             }
-            Err(error) => return Err(free(&map, &allocated, error, options.timeout).await),
+            Err(error) => return Err(free(&map, &allocated, error, &options.session).await),
         }
     }
     let none = Regions::new(set.capacity());
@@ -294,10 +294,10 @@ async fn replace(
 }
 
 /// Frees the exports allocated on spares.
-async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, timeout: Duration) -> Error {
+async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, session: &Session) -> Error {
     let nodes: Vec<&SetNode> = allocated.iter().map(|index| &map.nodes[*index]).collect();
     for node in nodes {
-        why = free_spare(node, why, timeout).await;
+        why = free_spare(node, why, session).await;
     }
     why
 }
@@ -309,10 +309,10 @@ struct Whole {
 }
 
 /// A lost unit of a sealed drive does not open, so it is fetched again; other members are not asked for it.
-async fn whole(file: &DriveFile, arrays: &Arrays, key: Option<DriveKey>) -> Result<Whole> {
+async fn whole(file: &DriveFile, arrays: &Arrays, (key, session): (Option<DriveKey>, &Session)) -> Result<Whole> {
     let Some(key) = key else { return Ok(Whole { device: arrays.device(), sealed: None }) };
     let below = Below { device: arrays.device(), alternatives: None };
-    let sealed = Arc::new(sealed::open(file, key, below, true).await?);
+    let sealed = Arc::new(sealed::open(file, key, below, (true, session)).await?);
     Ok(Whole { device: sealed.clone(), sealed: Some(sealed) })
 }
 

@@ -22,6 +22,7 @@ use crate::file::set::DriveSet;
 use crate::node::find::AvailableNode;
 use crate::node::health::set_statuses;
 use crate::node::open::NodeAccess;
+use crate::session::Session;
 use crate::set::divergence::Divergence;
 use crate::set::map::DriveMap;
 use crate::set::newest::{newest, newest_of_any};
@@ -43,7 +44,7 @@ pub struct RepairOptions {
     /// Take the lease from its holder.
     pub force_lease: bool,
     /// How long a node may take to answer.
-    pub timeout: Duration,
+    pub session: Session,
 }
 
 /// The progress of a repair.
@@ -169,7 +170,7 @@ pub async fn keep(
 ) -> Result<Kept> {
     let (mut kept, mut maps) = (Kept::default(), Vec::new());
     for set in DriveSet::all(file).collect::<Vec<_>>() {
-        let Some(divergence) = newest_of_any(&set, options.timeout).await?.diverged else { continue };
+        let Some(divergence) = newest_of_any(&set, &options.session).await?.diverged else { continue };
         let [one, other] = divergence.sides();
         let (keeps, loses) = match (one.is_held_by(node), other.is_held_by(node)) {
             (true, false) => (one, other),
@@ -235,7 +236,7 @@ async fn keep_of_set(
     options: &RepairOptions,
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<()> {
-    if let Some(writer) = writer(set, options.timeout).await.filter(|_| !options.force_lease) {
+    if let Some(writer) = writer(set, &options.session).await.filter(|_| !options.force_lease) {
         return Err(
             Error::failed(format!("{} is written by {writer}", set.drive.name)).next(next::Lease::CloseOrForceLease)
         );
@@ -260,8 +261,8 @@ pub(super) async fn repair_set(
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Repaired> {
     loop {
-        newest(set, options.timeout).await?.map.update(&mut set.drive, set.index);
-        let repaired = match writer(set, options.timeout).await.filter(|_| !options.force_lease) {
+        newest(set, &options.session).await?.map.update(&mut set.drive, set.index);
+        let repaired = match writer(set, &options.session).await.filter(|_| !options.force_lease) {
             Some(writer) => watch_writer(set, options, writer, progress).await?,
             None => Some(repair_alone(set, options, progress).await?),
         };
@@ -272,8 +273,8 @@ pub(super) async fn repair_set(
 }
 
 /// The process that has the set open for writing.
-async fn writer(set: &DriveSet, timeout: Duration) -> Option<String> {
-    set_statuses(set, timeout).await.into_iter().find_map(|node| node.writer)
+async fn writer(set: &DriveSet, session: &Session) -> Option<String> {
+    set_statuses(set, session).await.into_iter().find_map(|node| node.writer)
 }
 
 /// Asks the writer to repair the drive, and waits for that. `None` if the writer ends before.
@@ -283,14 +284,14 @@ async fn watch_writer(
     writer: String,
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Option<Repaired>> {
-    let before = newest(set, options.timeout).await?.map;
+    let before = newest(set, &options.session).await?.map;
     let spares = options.spares.iter().map(name_of).collect();
-    let nodes = set_statuses(set, options.timeout).await;
+    let nodes = set_statuses(set, &options.session).await;
     let lost: Vec<String> = nodes.into_iter().filter(|node| !node.is_whole()).map(|node| node.nbd).collect();
     let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
     let request = Request::new(spares, lost.clone())?;
     let asking = Instant::now();
-    while let Err(error) = request.leave(&before.nodes).await {
+    while let Err(error) = request.leave(&before.nodes, &options.session).await {
         if error.fact() == Some(Fact::Refused) {
             return Err(error);
         }
@@ -308,7 +309,7 @@ async fn watch_writer(
     let begun = Instant::now();
     let (mut asked, mut advanced) = (begun, begun);
     loop {
-        let now = newest(set, options.timeout).await?.map;
+        let now = newest(set, &options.session).await?.map;
         let left = left(&now);
         most = most.max(left);
         if left != left_before {
@@ -317,7 +318,7 @@ async fn watch_writer(
         }
         let is_stale = now.map.members.iter().any(|member| member.state == MemberState::Stale);
         let is_syncing = now.map.members.iter().any(|member| member.state == MemberState::Syncing);
-        let answer = if is_stale { request.answer(&now.nodes).await } else { None };
+        let answer = if is_stale { request.answer(&now.nodes, &options.session).await } else { None };
         // The writer may not have noticed a loss yet. Or it sees no loss, and the node is cut off from here only.
         let noticed = is_stale || is_syncing || !is_lost(&now) || begun.elapsed() >= NOTICE_WAIT;
         if noticed && !is_syncing && (!is_stale || answer.is_some()) {
@@ -328,7 +329,7 @@ async fn watch_writer(
         }
         if asked.elapsed() >= ASK_WRITER {
             asked = Instant::now();
-            if self::writer(set, options.timeout).await.is_none() {
+            if self::writer(set, &options.session).await.is_none() {
                 return Ok(None);
             }
         }
@@ -380,14 +381,14 @@ async fn repair_alone(
     options: &RepairOptions,
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Repaired> {
-    let before = newest(set, options.timeout).await?.map;
+    let before = newest(set, &options.session).await?.map;
     let opened = open_writer(set, options.force_lease, access(options), Arc::default()).await?;
     let (now, problems) = work_and_close(set, options, opened, progress).await?;
     Ok(Repaired { problems, ..compare(set, &before, &now) })
 }
 
-const fn access(options: &RepairOptions) -> NodeAccess {
-    NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false }
+fn access(options: &RepairOptions) -> NodeAccess {
+    NodeAccess { writable: true, connections: 2, session: options.session.clone(), exclusive: false }
 }
 
 /// Repairs an open set and closes it. Returns its map then, which the drive file has, too, and the problems.
@@ -402,7 +403,7 @@ async fn work_and_close(
     let problems = worked?;
     closed?;
     // Includes changes that the former writer recorded when it ended.
-    let now = newest(set, options.timeout).await?.map;
+    let now = newest(set, &options.session).await?.map;
     let index = set.index;
     set.update(|file| now.update(file, index))?;
     Ok((now, problems))
@@ -428,13 +429,13 @@ async fn work(
         if others.is_none() {
             let known: Vec<String> = options.spares.iter().map(name_of).collect();
             let unknown: Vec<String> = names.iter().filter(|name| !known.contains(name)).cloned().collect();
-            others = Some(available(&unknown, options.timeout).await);
+            others = Some(available(&unknown, &options.session).await);
         }
         // The nodes named in this request, then those of the drive file, then the lost node's own machine, if it was
         // restarted.
         let named = options.spares.iter().chain(others.iter().flatten()).cloned();
-        let spares: Vec<_> = named.chain(restarted(&node, options.timeout).await).collect();
-        if let Err(error) = replace(shared, members, index, &spares, options.timeout).await {
+        let spares: Vec<_> = named.chain(restarted(&node, &options.session).await).collect();
+        if let Err(error) = replace(shared, members, index, &spares, &options.session).await {
             problems.push(error.to_string());
         }
     }

@@ -19,6 +19,7 @@ use crate::file::check::SPARES_MAX;
 use crate::lease::holder;
 use crate::node::export::NodeExport;
 use crate::node::trouble;
+use crate::session::Session;
 use crate::timing::NOTE_TIMEOUT;
 
 /// A request of `repair`.
@@ -56,13 +57,14 @@ impl Request {
     /// # Errors
     ///
     /// If no node takes it, with their reasons.
-    pub async fn leave(&self, nodes: &[SetNode]) -> Result<()> {
-        store(nodes, "repair-request", self).await
+    pub async fn leave(&self, nodes: &[SetNode], session: &Session) -> Result<()> {
+        store(nodes, ("repair-request", self), session).await
     }
 
     /// The latest request at the nodes; an empty one if there is none.
-    pub async fn latest(nodes: &[SetNode]) -> Self {
-        let mut latest = read::<Self>(nodes, "repair-request").await.into_iter().max_by_key(|found| found.made_ms);
+    pub async fn latest(nodes: &[SetNode], session: &Session) -> Self {
+        let mut latest =
+            read::<Self>(nodes, "repair-request", session).await.into_iter().max_by_key(|found| found.made_ms);
         if let Some(found) = &mut latest {
             found.spares.truncate(SPARES_MAX);
         }
@@ -70,15 +72,15 @@ impl Request {
     }
 
     /// The holder's answer to it, if there is one.
-    pub async fn answer(&self, nodes: &[SetNode]) -> Option<Answer> {
-        read::<Answer>(nodes, "repair-answer").await.into_iter().find(|answer| answer.request == self.id)
+    pub async fn answer(&self, nodes: &[SetNode], session: &Session) -> Option<Answer> {
+        read::<Answer>(nodes, "repair-answer", session).await.into_iter().find(|answer| answer.request == self.id)
     }
 }
 
 impl Answer {
     /// Leaves it at every node that can be reached.
-    pub async fn leave(&self, nodes: &[SetNode]) {
-        store(nodes, "repair-answer", self).await.ok();
+    pub async fn leave(&self, nodes: &[SetNode], session: &Session) {
+        store(nodes, ("repair-answer", self), session).await.ok();
     }
 }
 
@@ -103,13 +105,13 @@ impl Recovery {
     }
 
     /// Leaves it at every node that can be reached.
-    pub(crate) async fn leave(&self, nodes: &[SetNode]) {
-        store(nodes, "recovery", self).await.ok();
+    pub(crate) async fn leave(&self, nodes: &[SetNode], session: &Session) {
+        store(nodes, ("recovery", self), session).await.ok();
     }
 
     /// The latest counts at the nodes.
-    pub(crate) async fn latest(nodes: &[SetNode]) -> Option<Self> {
-        read::<Self>(nodes, "recovery").await.into_iter().max_by_key(|found| found.at_ms)
+    pub(crate) async fn latest(nodes: &[SetNode], session: &Session) -> Option<Self> {
+        read::<Self>(nodes, "recovery", session).await.into_iter().max_by_key(|found| found.at_ms)
     }
 }
 
@@ -122,8 +124,8 @@ pub(crate) struct MoveRequest {
 
 impl MoveRequest {
     /// The request at a node, if there is one.
-    pub async fn at(node: &SetNode) -> Option<Self> {
-        let found: Option<Self> = read(std::slice::from_ref(node), "move-request").await.pop();
+    pub async fn at(node: &SetNode, session: &Session) -> Option<Self> {
+        let found: Option<Self> = read(std::slice::from_ref(node), "move-request", session).await.pop();
         found.filter(|request| !request.to.is_empty())
     }
 
@@ -132,8 +134,8 @@ impl MoveRequest {
     /// # Errors
     ///
     /// If the node does not take it, with its reason.
-    pub async fn leave(&self, node: &SetNode) -> Result<()> {
-        store(std::slice::from_ref(node), "move-request", self).await
+    pub async fn leave(&self, node: &SetNode, session: &Session) -> Result<()> {
+        store(std::slice::from_ref(node), ("move-request", self), session).await
     }
 }
 
@@ -192,21 +194,22 @@ impl Leaving {
     }
 
     /// The last word at the node.
-    pub async fn at(node: &SetNode) -> Option<Self> {
-        read(std::slice::from_ref(node), Self::NOTE).await.pop()
+    pub async fn at(node: &SetNode, session: &Session) -> Option<Self> {
+        read(std::slice::from_ref(node), Self::NOTE, session).await.pop()
     }
 
     /// Leaves it at the node.
-    pub async fn leave(&self, node: &SetNode) {
-        store(std::slice::from_ref(node), Self::NOTE, self).await.ok();
+    pub async fn leave(&self, node: &SetNode, session: &Session) {
+        store(std::slice::from_ref(node), (Self::NOTE, self), session).await.ok();
     }
 }
 
 /// Stores a note at every node that takes it. Fails if none does.
-async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> Result<()> {
+async fn store(nodes: &[SetNode], (name, content): (&str, &impl Serialize), session: &Session) -> Result<()> {
+    let session = session.within(NOTE_TIMEOUT);
     // Only strings, numbers and lists: serialization cannot fail.
     let note = NewNote { name: name.to_owned(), text: serde_json::to_string(content).unwrap_or_default() };
-    let stores = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| {
+    let stores = nodes.iter().filter_map(|node| NodeExport::of(node, &session)).map(|export| {
         let note = &note;
         async move {
             let stored = export.control.store_note(&export.name, note).await;
@@ -225,8 +228,9 @@ async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> Resul
     Err(trouble::together(format!("no node takes a message: {}", why.join("; ")), &failed))
 }
 
-async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str) -> Vec<T> {
-    let reads = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| async move {
+async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str, session: &Session) -> Vec<T> {
+    let session = session.within(NOTE_TIMEOUT);
+    let reads = nodes.iter().filter_map(|node| NodeExport::of(node, &session)).map(|export| async move {
         let notes = export.control.notes(&export.name).await.ok()?;
         serde_json::from_str(notes.notes.get(name)?).ok()
     });

@@ -4,7 +4,6 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_control::ControlClient;
 use cheetah_device::Size;
 use cheetah_error::Error;
 use cheetah_redundancy::Members;
@@ -14,6 +13,7 @@ use crate::node::allocate::{allocate_spare, confirm, free_spare};
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
 use crate::node::spec::NodeSpec;
+use crate::session::Session;
 use crate::set::shared::Shared;
 
 /// How long `auto` listens for announcements.
@@ -31,7 +31,7 @@ pub(crate) async fn replace(
     members: &Arc<Members>,
     index: usize,
     spares: &[AvailableNode],
-    timeout: Duration,
+    session: &Session,
 ) -> Result<Replaced, Error> {
     let (set, nodes) = (shared.set(), shared.nodes());
     let lost = nodes[index].name.clone();
@@ -43,7 +43,7 @@ pub(crate) async fn replace(
             continue;
         }
         let epoch = members.map().map_or(0, |map| map.epoch);
-        let node = match allocate_spare(&set, index, epoch, spare, size, timeout).await {
+        let node = match allocate_spare(&set, index, epoch, spare, size, session).await {
             Ok(node) => node,
             Err(error) => {
                 why.push(error.to_string());
@@ -53,14 +53,14 @@ pub(crate) async fn replace(
         match shared.replace(members, index, node.clone()).await {
             Ok(()) => {
                 // The map names it now.
-                if let Some(export) = NodeExport::of(&node, timeout)
+                if let Some(export) = NodeExport::of(&node, session)
                     && let Err(error) = confirm(&export).await
                 {
                     tracing::warn!("{error}");
                 }
                 return Ok(Replaced { lost, by: node.name });
             }
-            Err(error) => why.push(free_spare(&node, error, timeout).await.to_string()),
+            Err(error) => why.push(free_spare(&node, error, session).await.to_string()),
         }
     }
     let needed = format!("{lost} is to be replaced by a node with {} of free memory", Size(size));
@@ -99,14 +99,14 @@ pub(super) fn check(spare: &AvailableNode, drive: &str, nodes: &[SetNode], index
 }
 
 /// Asks the nodes of these names for their free memory, each once. Those that do not answer are left out.
-pub(crate) async fn available(names: &[String], timeout: Duration) -> Vec<AvailableNode> {
+pub(crate) async fn available(names: &[String], session: &Session) -> Vec<AvailableNode> {
     let mut found: Vec<AvailableNode> = Vec::new();
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
             continue;
         }
         let nodes = match NodeSpec::from_str(name) {
-            Ok(spec) => find(&[spec], &FindOptions { timeout, browse: BROWSE }).await,
+            Ok(spec) => find(&[spec], &FindOptions { session: session.clone(), browse: BROWSE }).await,
             Err(error) => Err(error),
         };
         match nodes {
@@ -118,11 +118,11 @@ pub(crate) async fn available(names: &[String], timeout: Duration) -> Vec<Availa
 }
 
 /// A node on the machine of a lost node, if one runs there again: another instance, with memory to lend.
-pub(crate) async fn restarted(node: &SetNode, timeout: Duration) -> Option<AvailableNode> {
+pub(crate) async fn restarted(node: &SetNode, session: &Session) -> Option<AvailableNode> {
     let http = node.http.as_deref()?;
     let (host, port) = http.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let status = ControlClient::new(http).with_timeout(timeout).status().await.ok()?;
+    let status = session.control(http).status().await.ok()?;
     if Some(&status.instance) == node.instance.as_ref() {
         return None;
     }

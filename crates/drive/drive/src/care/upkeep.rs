@@ -20,6 +20,7 @@ use crate::file::DriveFile;
 use crate::file::set::DriveSet;
 use crate::node::health::{NodeState, NodeStatus, set_statuses};
 use crate::options::OpenOptions;
+use crate::session::Session;
 use crate::set::arrays::Arrays;
 use crate::set::newest::newest;
 use crate::set::open::Upkeep;
@@ -45,7 +46,7 @@ pub(crate) async fn open(file: &DriveFile, options: &OpenOptions) -> Result<Arra
             let shared = holder.shared().clone();
             opened.keep_up(of_writer(shared, &members, options.replace_after));
         } else if let Some(patience) = options.replace_after {
-            opened.keep_up(of_reader(set, &members, patience, options.timeout));
+            opened.keep_up(of_reader(set, &members, patience, &options.session));
         }
     }
     Ok(arrays)
@@ -68,20 +69,20 @@ fn of_writer(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Durat
 }
 
 /// A drive with members that have been lost for `patience` is repaired.
-fn of_reader(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Upkeep {
+fn of_reader(set: DriveSet, members: &Arc<Members>, patience: Duration, session: &Session) -> Upkeep {
     let looks = patience.as_secs().div_ceil(UPKEEP_LOOK.as_secs()).max(1);
-    Upkeep::start(repair_for_readers(set, Arc::downgrade(members), looks, timeout))
+    Upkeep::start(repair_for_readers(set, Arc::downgrade(members), looks, session.clone()))
 }
 
 /// Looks are counted, not time: this process may have been frozen.
-async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u64, timeout: Duration) {
+async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u64, session: Session) {
     let (mut lost_for, mut are_whole) = (0, true);
     for look in 1_u64.. {
         sleep(UPKEEP_LOOK).await;
         let Some(are_ready) = members.upgrade().map(|members| members.all_ready()) else { return };
         // While nobody reads, only the nodes' own answers show a loss.
         if look % LOOKS_PER_STATUS == 0 {
-            are_whole = set_statuses(&set, SPARE_TIMEOUT).await.iter().all(NodeStatus::is_whole);
+            are_whole = set_statuses(&set, &session.within(SPARE_TIMEOUT)).await.iter().all(NodeStatus::is_whole);
         }
         lost_for = if are_ready && are_whole { 0 } else { lost_for + 1 };
         if lost_for <= looks {
@@ -89,7 +90,7 @@ async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u6
         }
         lost_for = 0;
         are_whole = true;
-        if let Err(error) = repair_if_possible(&mut set, timeout).await {
+        if let Err(error) = repair_if_possible(&mut set, &session).await {
             tracing::warn!("{} cannot be repaired: {error}", set.drive.name);
         }
     }
@@ -97,29 +98,30 @@ async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u6
 
 /// Repairs a set if no process has it open for writing, and a node came back or can be replaced. Otherwise the leases
 /// would be taken in vain.
-async fn repair_if_possible(set: &mut DriveSet, timeout: Duration) -> Result<()> {
+async fn repair_if_possible(set: &mut DriveSet, session: &Session) -> Result<()> {
     let on_disk = DriveFile::load(&set.drive.path).ok().filter(|found| found.id == set.drive.id);
     if let Some(on_disk) = on_disk.and_then(|drive| DriveSet::of(drive, set.index)) {
         *set = on_disk;
     }
-    newest(set, timeout).await?.map.update(&mut set.drive, set.index);
-    let statuses = set_statuses(set, timeout).await;
+    newest(set, session).await?.map.update(&mut set.drive, set.index);
+    let statuses = set_statuses(set, session).await;
     if statuses.iter().any(|node| node.writer.is_some()) || statuses.iter().all(NodeStatus::is_whole) {
         return Ok(());
     }
     let nodes = set.nodes();
-    let spares = available(&set.drive.spares, SPARE_TIMEOUT).await;
+    let quick = session.within(SPARE_TIMEOUT);
+    let spares = available(&set.drive.spares, &quick).await;
     let mut is_possible = false;
     for (index, status) in statuses.iter().enumerate().filter(|(_, status)| !status.is_whole()) {
         let is_back = status.state == NodeState::Ok;
-        let own = restarted(&nodes[index], SPARE_TIMEOUT).await;
+        let own = restarted(&nodes[index], &quick).await;
         let suits = |spare| check(spare, &set.drive.name, nodes, index).is_ok();
         is_possible |= is_back || spares.iter().chain(&own).any(suits);
     }
     if !is_possible {
         return Ok(());
     }
-    let options = RepairOptions { spares: Vec::new(), force_lease: false, timeout };
+    let options = RepairOptions { spares: Vec::new(), force_lease: false, session: session.clone() };
     let repaired = repair_set(set, &options, &mut |_| {}).await?;
     for node in &repaired.resynced {
         tracing::warn!("{node} is back, and has received the writes that it missed");
@@ -164,7 +166,7 @@ impl Worker {
                 counted = Instant::now();
                 told = Some(members.stats());
                 if let Some(recovery) = Recovery::of(members.stats()) {
-                    recovery.leave(&self.shared.nodes()).await;
+                    recovery.leave(&self.shared.nodes(), self.shared.session()).await;
                 }
             }
             for (lost_for, member) in self.lost_for.iter_mut().zip(&map.members) {
@@ -189,7 +191,7 @@ impl Worker {
 
     async fn restore(&mut self, members: &Arc<Members>) {
         let nodes = self.shared.nodes();
-        let request = Request::latest(&nodes).await;
+        let request = Request::latest(&nodes, self.shared.session()).await;
         let is_due = |index: &usize| {
             let lost_for = self.lost_for[*index];
             let asked = lost_for > 0 && request.replace.contains(&nodes[*index].nbd);
@@ -200,15 +202,16 @@ impl Worker {
         if due.is_empty() || waits {
             return;
         }
-        let spares = available(&[request.spares.clone(), self.shared.newest_spares()].concat(), SPARE_TIMEOUT).await;
+        let quick = self.shared.session().within(SPARE_TIMEOUT);
+        let spares = available(&[request.spares.clone(), self.shared.newest_spares()].concat(), &quick).await;
         let mut problems = Vec::new();
         for index in due {
             if members.map().is_none_or(|map| map.members[index].state != MemberState::Stale) {
                 continue;
             }
             // The spares named, then the lost node's own machine, if it was restarted.
-            let all: Vec<_> = spares.iter().cloned().chain(restarted(&nodes[index], SPARE_TIMEOUT).await).collect();
-            match replace(&self.shared, members, index, &all, self.shared.timeout()).await {
+            let all: Vec<_> = spares.iter().cloned().chain(restarted(&nodes[index], &quick).await).collect();
+            match replace(&self.shared, members, index, &all, self.shared.session()).await {
                 Ok(replaced) => tracing::warn!("{} replaces {}, which stays lost", replaced.by, replaced.lost),
                 Err(error) => problems.push(error.to_string()),
             }
@@ -220,7 +223,7 @@ impl Worker {
         self.told = said;
         self.tried = (!problems.is_empty()).then(|| (Instant::now(), request.id.clone()));
         if !request.id.is_empty() {
-            Answer { request: request.id, problems }.leave(&self.shared.nodes()).await;
+            Answer { request: request.id, problems }.leave(&self.shared.nodes(), self.shared.session()).await;
         }
     }
 }

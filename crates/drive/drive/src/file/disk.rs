@@ -1,13 +1,11 @@
 //! Drive files on disk: read within limits, written atomically.
 
-use std::collections::BTreeSet;
 use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use super::DriveFile;
@@ -103,18 +101,8 @@ impl DriveFile {
     fn write(&self, replace: bool) -> Result<()> {
         self.check().map_err(|why| Error::failed(format!("{}: not written, because {why}", self.path.display())))?;
         let text = codec::encode(self)?;
-        write_atomically(&self.path, text.as_bytes(), replace)?;
-        WRITTEN.lock().insert(std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()));
-        Ok(())
+        write_atomically(&self.path, text.as_bytes(), replace)
     }
-}
-
-/// The paths of the drive files that this process wrote.
-static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// Takes the paths of the drive files that this process wrote since it was asked last.
-pub fn written() -> Vec<PathBuf> {
-    std::mem::take(&mut *WRITTEN.lock()).into_iter().collect()
 }
 
 /// An exclusive lock on a drive file (flock), released when dropped.

@@ -1,5 +1,7 @@
 //! Events of a fill, and the observer that records them.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
@@ -91,6 +93,12 @@ pub trait FillObserver: Send + Sync {
     ///
     /// If what was signed cannot be read.
     fn has_vouched(&self, digest: &str) -> Result<bool>;
+}
+
+/// Gives the observer of the fill of each drive.
+pub trait FillObservers: fmt::Debug + Send + Sync {
+    /// Returns the observer for the drive whose file is at `drive`.
+    fn of(&self, drive: &Path) -> Arc<dyn FillObserver>;
 }
 
 /// Reports events to an observer, if there is one, without blocking the runtime.

@@ -38,7 +38,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::event::Reporter;
-pub use self::event::{FillEvent, FillObserver, Found};
+pub use self::event::{FillEvent, FillObserver, FillObservers, Found};
 use self::files::remove_files;
 use self::following::Following;
 use self::record::FillRecord;
@@ -51,6 +51,7 @@ use crate::file::{DriveFile, Fill, Image, ImageState};
 use crate::node::health::node_statuses;
 use crate::open::{Drive, being_filled};
 use crate::options::OpenOptions;
+use crate::session::Session;
 
 /// How to open a drive that is being filled.
 #[derive(Clone)]
@@ -61,8 +62,8 @@ pub struct FillOptions {
     pub without_source: bool,
     /// [`OpenOptions::replace_after`].
     pub replace_after: Option<Duration>,
-    /// How long the source or a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with. The source may take as long to answer as a node.
+    pub session: Session,
     /// Bytes of memory for read-ahead; 0 for none.
     pub prefetch_budget: u64,
     /// Records the events of the fill.
@@ -120,7 +121,7 @@ impl Filling {
     pub async fn open(file: &DriveFile, open: OpenSource, options: FillOptions) -> Result<Option<Self>> {
         let drive = match Drive::open_unmarked(file, drive_options(&options)).await {
             Ok(drive) => drive,
-            Err(error) => return Err(taken(file, error, options.timeout).await),
+            Err(error) => return Err(taken(file, error, &options.session).await),
         };
         match Parts::find(file, open, &options).await {
             Ok(Some(parts)) => parts.start(drive, &options).map(Some),
@@ -177,15 +178,14 @@ fn drive_options(options: &FillOptions) -> OpenOptions {
         writable: true,
         force_lease: options.force_lease,
         replace_after: options.replace_after,
-        timeout: options.timeout,
         prefetch_budget: 0,
-        ..OpenOptions::default()
+        ..OpenOptions::new(options.session.clone())
     }
 }
 
 /// Replaces the error by one that names the process filling the drive, if there is one.
-async fn taken(file: &DriveFile, error: Error, timeout: Duration) -> Error {
-    let nodes = node_statuses(file, timeout).await;
+async fn taken(file: &DriveFile, error: Error, session: &Session) -> Error {
+    let nodes = node_statuses(file, session).await;
     match nodes.into_iter().find_map(|node| node.writer) {
         Some(writer) => being_filled(&file.name, Some(&writer)),
         None => error,
@@ -222,7 +222,7 @@ impl Parts {
             record.distrust();
             coverage = Coverage::new(image.size);
         }
-        let source = ReopeningSource::new(open, record.clone(), reporter.clone(), options.timeout);
+        let source = ReopeningSource::new(open, record.clone(), reporter.clone(), options.session.timeout);
         let found = source.connect(options.without_source).await?.map(Box::new);
         let read = coverage.in_state(State::Read).map(|range| range.len).sum();
         reporter.report(FillEvent::Opened { source: found, read }).await?;

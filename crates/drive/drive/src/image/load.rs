@@ -1,7 +1,5 @@
 //! Loading an image into a drive: one pass, hashed on the way.
 
-use std::time::Duration;
-
 use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size, Zeroing};
 
 use crate::copy::{CopyProgress, DeviceCopy};
@@ -11,6 +9,7 @@ use crate::file::{DriveFile, Image, ImageState};
 use crate::fill::files;
 use crate::open::Drive;
 use crate::options::{OpenOptions, REPLACE_AFTER};
+use crate::session::Session;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
@@ -28,8 +27,8 @@ pub struct LoadOptions {
     pub hashes: HashChoice,
     /// Take the write lease from its holder.
     pub force_lease: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with.
+    pub session: Session,
 }
 
 /// Copies `source` to the start of the drive, zeroes the rest of the drive, and records the image's digests in and
@@ -201,9 +200,8 @@ async fn open(file: &DriveFile, options: &LoadOptions) -> Result<Drive> {
         writable: true,
         force_lease: options.force_lease,
         replace_after: Some(REPLACE_AFTER),
-        timeout: options.timeout,
         prefetch_budget: 0,
-        ..OpenOptions::default()
+        ..OpenOptions::new(options.session.clone())
     };
     Drive::open_unmarked(file, open).await
 }

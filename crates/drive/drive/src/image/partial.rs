@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
@@ -17,6 +16,7 @@ use crate::file::disk::{directory, sync_directory, temporary_in, write_atomicall
 use crate::file::{DriveFile, ImageState, beside};
 use crate::open::Drive;
 use crate::options::OpenOptions;
+use crate::session::Session;
 use cheetah_error::{Error, Result, next};
 use cheetah_image::space;
 
@@ -29,8 +29,8 @@ pub struct PartialOptions {
     pub force: bool,
     /// Fail before anything is written if the file system may have too little space.
     pub check_space: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with.
+    pub session: Session,
 }
 
 /// The result of a partial save.
@@ -75,7 +75,7 @@ pub async fn save_partial(
         let files = [(path.to_owned(), present.bytes(State::Read)), (map.clone(), space::RECORD_BYTES)];
         space::check(&files, instead_of_space())?;
     }
-    let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
+    let open = OpenOptions { allow_lost: true, prefetch_budget: 0, ..OpenOptions::new(options.session.clone()) };
     let drive = Drive::open_unmarked(file, open).await?;
     let lost = drive.troubles().iter().map(ToString::to_string).collect();
     let partial = temporary_in(directory(path)).map_err(failed)?;

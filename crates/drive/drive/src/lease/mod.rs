@@ -24,6 +24,7 @@ use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::node_status;
 use crate::node::trouble::Trouble;
+use crate::session::Session;
 use crate::timing::{RENEWAL_S, TTL_S};
 use cheetah_error::{Error, Result, next};
 
@@ -45,8 +46,8 @@ struct HeldLease {
 
 impl Leases {
     /// Takes the leases of all nodes for which `take` holds, or of none. `force` takes them from other holders.
-    pub async fn take(file: &DriveFile, force: bool, timeout: Duration, take: impl Fn(usize) -> bool) -> Result<Self> {
-        let held = Arc::new(acquire(file, force, timeout, take).await?);
+    pub async fn take(file: &DriveFile, force: bool, session: &Session, take: impl Fn(usize) -> bool) -> Result<Self> {
+        let held = Arc::new(acquire(file, force, session, take).await?);
         let fence = Arc::new(Fence::default());
         let renewal = tokio::spawn(renew(held.clone(), fence.clone(), Duration::from_secs(RENEWAL_S)));
         Ok(Self { held, fence, renewal })
@@ -81,25 +82,25 @@ impl Drop for Leases {
 async fn acquire(
     file: &DriveFile,
     force: bool,
-    timeout: Duration,
+    session: &Session,
     take: impl Fn(usize) -> bool,
 ) -> Result<Vec<HeldLease>> {
     let mut held: Vec<HeldLease> = Vec::new();
     let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force };
     for (node, entry) in file.nodes().enumerate().filter(|(node, _)| take(*node)) {
-        let Some(export) = NodeExport::of(entry, timeout) else { continue };
+        let Some(export) = NodeExport::of(entry, session) else { continue };
         match export.control.acquire_lease(&export.name, &request).await {
             Ok(grant) => held.push(HeldLease { node, export, token: grant.token }),
             Err(error) => {
                 release(&held).await;
-                return Err(refused(&file.name, entry, &error, timeout).await);
+                return Err(refused(&file.name, entry, &error, session).await);
             }
         }
     }
     Ok(held)
 }
 
-async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Duration) -> Error {
+async fn refused(drive: &str, node: &SetNode, error: &ControlError, session: &Session) -> Error {
     if error.is_conflict() {
         return Error::failed(format!("{drive} has a writer already ({error})")).next(next::Lease::ForceLease);
     }
@@ -107,7 +108,7 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
     let asked = match error {
         ControlError::NoAnswer { .. } => None,
         _ if error.is_refusal() => None,
-        _ => Trouble::of(&node_status(0, node, timeout).await),
+        _ => Trouble::of(&node_status(0, node, session).await),
     };
     let found = asked.unwrap_or_else(|| Trouble::of_call(&node.name, error));
     Error::from(found).within(format_args!("{drive} cannot be opened for writing"))
@@ -156,8 +157,11 @@ mod tests {
     use crate::file::tests::example;
     use cheetah_control::api::NewExport;
     use cheetah_node::{Node, NodeConfig};
+    use cheetah_tls::CredentialSet;
 
-    const TIMEOUT: Duration = Duration::from_secs(60);
+    fn session() -> Session {
+        Session::new(CredentialSet::default(), Arc::default(), Duration::from_secs(60))
+    }
 
     /// A drive over one export on each of two nodes.
     async fn drive() -> (DriveFile, [Node; 2]) {
@@ -186,10 +190,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_refused_renewal_raises_the_fence() {
         let (file, _nodes) = drive().await;
-        let first = Arc::new(acquire(&file, false, TIMEOUT, |_| true).await.unwrap());
+        let first = Arc::new(acquire(&file, false, &session(), |_| true).await.unwrap());
         let fence = Arc::new(Fence::default());
         let renewal = tokio::spawn(renew(first, fence.clone(), Duration::from_millis(1)));
-        let second = Leases::take(&file, true, TIMEOUT, |_| true).await.unwrap();
+        let second = Leases::take(&file, true, &session(), |_| true).await.unwrap();
         renewal.await.unwrap();
         assert!(fence.is_up() && !second.fence().is_up());
         second.release().await;
@@ -198,9 +202,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn either_all_leases_are_taken_or_none() {
         let (file, nodes) = drive().await;
-        let other = Leases::take(&file, false, TIMEOUT, |node| node == 1).await.unwrap();
+        let other = Leases::take(&file, false, &session(), |node| node == 1).await.unwrap();
         assert!(other.token(0).is_none() && other.token(1).is_some());
-        let refusal = Leases::take(&file, false, TIMEOUT, |_| true).await.err().unwrap().to_string();
+        let refusal = Leases::take(&file, false, &session(), |_| true).await.err().unwrap().to_string();
         assert!(refusal.contains("case42 has a writer already"), "{refusal}");
         assert!(!leased(&nodes[0]) && leased(&nodes[1]), "the leases taken are released, the other writer's is not");
         other.release().await;

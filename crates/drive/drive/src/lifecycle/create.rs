@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
 use tokio::task::JoinHandle;
@@ -22,6 +21,7 @@ use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::sealed::{self, SealRequest};
+use crate::session::Session;
 use crate::set::newest::refresh;
 use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
 use cheetah_error::{Error, Result, next};
@@ -48,8 +48,8 @@ pub struct CreateRequest {
     pub spares: Vec<String>,
     /// How to seal it; `None`: nodes hold the content as it is.
     pub seal: Option<SealRequest>,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// Gets the key of a sealed drive; and how long a node may take to answer.
+    pub session: Session,
 }
 
 /// Nodes to add to a drive.
@@ -65,8 +65,8 @@ pub struct EnlargeRequest {
     pub parts: usize,
     /// Do not reserve the memory.
     pub thin: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What nodes are called with.
+    pub session: Session,
 }
 
 /// Allocates the drive on its nodes and writes its file. On any failure, everything is undone. Nodes whose share would
@@ -96,20 +96,20 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
             Error::misuse("a spare is of use only to a drive with redundancy").next(next::Layout::ChooseRedundancy)
         );
     }
-    let CreateRequest { layout, nodes, parts, thin, timeout, .. } = &request;
-    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, timeout: *timeout };
+    let CreateRequest { layout, nodes, parts, thin, session, .. } = &request;
+    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, session };
     let made = addition.allocate(&file, bytes_of_new(request.size, request.seal.as_ref())?).await?;
     file.sets.clone_from(&made.sets);
     file.size = match request.size {
         DriveSize::Bytes(bytes) => bytes,
         DriveSize::All => request.seal.as_ref().map_or(file.capacity(), |seal| seal.fitting(file.capacity())),
     };
-    let sealed = request.seal.map_or(Ok(()), |seal| sealed::begin(&mut file, &seal));
+    let sealed = request.seal.as_ref().map_or(Ok(()), |seal| sealed::begin(&mut file, seal, &session.keyring));
     match sealed.and_then(|()| file.save_new()) {
         Ok(()) => match made.confirm().await {
             Ok(()) => Ok(file),
             Err(error) => {
-                sealed::remove(&file);
+                sealed::remove(&file, &session.keyring);
                 if let Err(error) = std::fs::remove_file(&file.path) {
                     tracing::warn!("{} is left: {error}", file.path.display());
                 }
@@ -117,7 +117,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
             }
         },
         Err(error) => {
-            sealed::remove(&file);
+            sealed::remove(&file, &session.keyring);
             Err(made.undo(error).await)
         }
     }
@@ -138,14 +138,14 @@ pub fn bytes_of_new(size: DriveSize, seal: Option<&SealRequest>) -> Result<Drive
 /// Creates a drive unless `stop` completes first: then everything is undone, and the error names the reason that `stop`
 /// returned. Dropping [`create`] instead would leave allocations behind at the nodes.
 pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = impl Display>) -> Result<DriveFile> {
-    let timeout = request.timeout;
+    let session = request.session.clone();
     let mut making = pin!(create(request));
     let stopped = match select(&mut making, pin!(stop)).await {
         Either::Left((made, _)) => return made,
         Either::Right((why, _)) => format!("stopped by {why} before the drive was made"),
     };
     let file = making.await.map_err(|error| error.said(|error| format!("{stopped}; {error}")).as_failed())?;
-    Err(match destroy(&file, DestroyOptions { force: true, timeout }).await {
+    Err(match destroy(&file, DestroyOptions { force: true, session }).await {
         Ok(undone) if undone.is_clean() => Error::failed(stopped),
         Ok(_) => {
             Error::failed(format!("{stopped}, but not every node could free its memory")).next(next::Node::AskStatus)
@@ -197,7 +197,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Ve
         .next(next::Layout::ChooseLayoutLike));
     }
     file.check_one_name()?;
-    let nodes = node_statuses(&refresh(file, request.timeout).await?, request.timeout).await;
+    let nodes = node_statuses(&refresh(file, &request.session).await?, &request.session).await;
     let troubles: Vec<Trouble> = nodes.iter().filter_map(Trouble::of).collect();
     if let Some(error) = trouble::needs_all(&file.name, "enlarged", &troubles, nodes.len()) {
         return Err(error);
@@ -224,8 +224,8 @@ pub fn bytes_of_added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
 }
 
 async fn append(file: &DriveFile, request: &EnlargeRequest) -> Result<DriveFile> {
-    let EnlargeRequest { layout, nodes, parts, thin, timeout, .. } = request;
-    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, timeout: *timeout };
+    let EnlargeRequest { layout, nodes, parts, thin, session, .. } = request;
+    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, session };
     let made = addition.allocate(file, bytes_of_added(file, request.size)?).await?;
     let capacity = places::capacity(&[file.sets.clone(), made.sets.clone()].concat());
     let size = match (request.size, &file.sealed) {
@@ -259,7 +259,7 @@ struct Addition<'a> {
     nodes: &'a [AvailableNode],
     parts: usize,
     thin: bool,
-    timeout: Duration,
+    session: &'a Session,
 }
 
 /// The allocations of sets.
@@ -354,7 +354,7 @@ impl Addition<'_> {
         let parts = self.nodes.iter().zip(shares).filter(|(_, share)| **share > 0).enumerate();
         let parts: Vec<_> = parts.map(|(n, (node, share))| (node, *share, export_name(file, first + n))).collect();
         let allocating =
-            parts.iter().map(|(node, share, name)| allocate_one(node, *share, name, self.thin, self.timeout));
+            parts.iter().map(|(node, share, name)| allocate_one(node, *share, name, self.thin, self.session));
         let (mut entries, mut exports, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         for result in join_all(allocating).await {
             match result {

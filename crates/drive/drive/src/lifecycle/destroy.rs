@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
 
 use cheetah_control::ControlError;
 use cheetah_control::receipt::Receipt;
@@ -19,16 +18,18 @@ use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses};
 use crate::node::trouble::{self, Trouble, reason};
 use crate::node::wipe::{KeptReceipt, NoReceipt, wipe};
 use crate::sealed;
+use crate::session::Session;
 use crate::set::newest::refresh_any;
 use cheetah_error::{Error, Fact, Result};
+use cheetah_seal::Keyring;
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]
 pub struct DestroyOptions {
     /// Destroy it even if it is in use.
     pub force: bool,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// The keys, and how long a node may take to answer.
+    pub session: Session,
 }
 
 /// The result of destroying a drive.
@@ -111,19 +112,19 @@ impl Destroyed {
 /// then kept to try again, unless forced. Refused while the drive is in use, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     // A node may have been replaced since the file was written.
-    let file = &refresh_any(file, options.timeout).await?;
+    let file = &refresh_any(file, &options.session).await?;
     let now = match options.force {
-        true => node_statuses(file, options.timeout).await,
-        false => unused(file, options.timeout).await?,
+        true => node_statuses(file, &options.session).await,
+        false => unused(file, &options.session).await?,
     };
     // Before the key is destroyed: a member that may not destroy the drive changes nothing.
     let troubles: Vec<Trouble> = now.iter().filter_map(Trouble::of).collect();
     if let Some(refusal) = trouble::refusal(&file.name, &troubles, now.len()) {
         return Err(refusal);
     }
-    let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
+    let leases = Leases::take(file, options.force, &options.session, |node| now[node].state == NodeState::Ok).await?;
     // First: whatever a node does from here on, the content cannot be read any more.
-    let key = match destroy_key(file) {
+    let key = match destroy_key(file, &options.session.keyring) {
         Ok(key) => key,
         Err(error) => {
             leases.release().await;
@@ -131,16 +132,16 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         }
     };
     let freeing = file.nodes().zip(&now).enumerate().map(|(index, (node, now))| {
-        let token = leases.token(index);
-        async move { free(&file.id, node, now, token, options.timeout).await }
+        let (token, session) = (leases.token(index), &options.session);
+        async move { free(&file.id, node, now, token, session).await }
     });
     let mut outcomes = join_all(freeing).await;
     leases.release().await;
     // Replaced nodes may still hold parts, which are destroyed, too.
     outcomes.extend(
         join_all(others(file).map(|node| async {
-            let now = node_status(0, node, options.timeout).await;
-            free(&file.id, node, &now, None, options.timeout).await
+            let now = node_status(0, node, &options.session).await;
+            free(&file.id, node, &now, None, &options.session).await
         }))
         .await,
     );
@@ -163,7 +164,9 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         Key::Kept(_) => false,
     };
     if file_removed {
-        for removed in [Digests::remove(file), files::remove_all(file), sealed::remove_record(file)] {
+        for removed in
+            [Digests::remove(file), files::remove_all(file), sealed::remove_record(file, &options.session.keyring)]
+        {
             // Nothing refers to these files any more.
             removed.unwrap_or_else(|error| tracing::warn!("the nodes are free, but a file is left: {error}"));
         }
@@ -188,8 +191,8 @@ enum Key {
     Kept(String),
 }
 
-fn destroy_key(file: &DriveFile) -> Result<Key> {
-    match sealed::destroy_key(file) {
+fn destroy_key(file: &DriveFile, keyring: &Keyring) -> Result<Key> {
+    match sealed::destroy_key(file, keyring) {
         Ok(true) => Ok(Key::Destroyed),
         Ok(false) => Ok(Key::None),
         // The file of another drive must stay as it is.
@@ -225,9 +228,9 @@ fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
     })
 }
 
-async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {
+async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>, session: &Session) -> WipeOutcome {
     // The node is asked even if the drive file has a receipt: anyone may have written that into it.
-    let before = KeptReceipt::of(drive, node);
+    let before = KeptReceipt::of(drive, node, &session.credentials);
     if let KeptReceipt::Invalid(why) = &before {
         tracing::warn!("{why}; it is disregarded");
     }
@@ -235,7 +238,7 @@ async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>
         let problem = now.problem.clone().unwrap_or_default();
         problem.strip_prefix(&format!("node {}: ", node.name)).map(str::to_owned).unwrap_or(problem)
     };
-    let Some(export) = NodeExport::of(node, timeout) else { return WipeOutcome::Foreign };
+    let Some(export) = NodeExport::of(node, session) else { return WipeOutcome::Foreign };
     if let (
         KeptReceipt::Proof(receipt),
         NodeState::Restarted | NodeState::Lost | NodeState::Silent | NodeState::Unreachable,

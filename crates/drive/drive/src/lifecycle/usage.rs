@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
 use crate::node::health::{NodeStatus, node_statuses};
+use crate::session::Session;
 use cheetah_error::{Error, Result, list};
 
 /// How long a node may still count a connection that was closed.
@@ -14,10 +15,10 @@ const GRACE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits a little for the drive to be unused, and returns the state of its nodes. The error names the users.
-pub(crate) async fn unused(file: &DriveFile, timeout: Duration) -> Result<Vec<NodeStatus>> {
+pub(crate) async fn unused(file: &DriveFile, session: &Session) -> Result<Vec<NodeStatus>> {
     let until = Instant::now() + GRACE;
     loop {
-        let nodes = node_statuses(file, timeout).await;
+        let nodes = node_statuses(file, session).await;
         let users: Vec<_> = nodes.iter().filter_map(user).collect();
         if users.is_empty() {
             return Ok(nodes);
@@ -32,8 +33,8 @@ pub(crate) async fn unused(file: &DriveFile, timeout: Duration) -> Result<Vec<No
 }
 
 /// Whether a process has the drive open.
-pub async fn is_in_use(file: &DriveFile, timeout: Duration) -> bool {
-    node_statuses(file, timeout).await.iter().any(|node| user(node).is_some())
+pub async fn is_in_use(file: &DriveFile, session: &Session) -> bool {
+    node_statuses(file, session).await.iter().any(|node| user(node).is_some())
 }
 
 /// The use of a node's part of a drive, as a clause; `None` if it is not in use.

@@ -1,7 +1,6 @@
 //! Which nodes of a drive lend their processor.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use futures::FutureExt as _;
@@ -11,6 +10,7 @@ use parking_lot::Mutex;
 use super::not_done::NotDone;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
+use crate::session::Session;
 
 /// A node that lends its processor.
 #[derive(Debug, Clone)]
@@ -32,10 +32,10 @@ pub(crate) struct Lenders(Vec<Mutex<Result<Arc<Lender>, Arc<str>>>>);
 
 impl Lenders {
     /// Asks the nodes.
-    pub async fn ask(file: &DriveFile, timeout: Duration) -> Self {
+    pub async fn ask(file: &DriveFile, session: &Session) -> Self {
         let mut asked = Vec::new();
         for node in file.nodes() {
-            asked.push(ask(node, timeout).boxed());
+            asked.push(ask(node, session).boxed());
         }
         let lenders = join_all(asked).await.into_iter().zip(file.nodes()).map(|(lender, node)| {
             Mutex::new(lender.map(Arc::new).map_err(|why| format!("node {} {why}", node.name).into()))
@@ -81,8 +81,8 @@ impl Lenders {
 }
 
 /// Asks one node.
-async fn ask(node: &SetNode, timeout: Duration) -> Result<Lender, NotDone> {
-    let Some(NodeExport { name: export, control, .. }) = NodeExport::of(node, timeout) else {
+async fn ask(node: &SetNode, session: &Session) -> Result<Lender, NotDone> {
+    let Some(NodeExport { name: export, control, .. }) = NodeExport::of(node, session) else {
         return Err(NotDone::Foreign);
     };
     if node.state.is_some() {

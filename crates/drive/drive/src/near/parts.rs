@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
-use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
@@ -11,6 +10,7 @@ use cheetah_nbd::uri::{Address, NbdUri};
 use super::locate::Locator;
 use crate::file::DriveFile;
 use crate::file::units::sealed_bytes;
+use crate::session::Session;
 use crate::set::newest::refresh;
 
 /// The places of a part that are looked up to find its hosts.
@@ -48,8 +48,8 @@ impl Part {
 /// # Errors
 ///
 /// If the parts would be too many, or the drive's newest maps cannot be had.
-pub async fn parts(file: &DriveFile, part_bytes: u64, timeout: Duration) -> Result<Vec<Part>> {
-    parts_of(&refresh(file, timeout).await?, part_bytes)
+pub async fn parts(file: &DriveFile, part_bytes: u64, session: &Session) -> Result<Vec<Part>> {
+    parts_of(&refresh(file, session).await?, part_bytes)
 }
 
 fn parts_of(file: &DriveFile, part_bytes: u64) -> Result<Vec<Part>> {

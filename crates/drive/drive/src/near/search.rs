@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -29,6 +28,7 @@ use super::units::Nodes;
 use super::work_done::{DoneBy, WorkDone};
 use crate::file::DriveFile;
 use crate::node::export::KeptExports;
+use crate::session::Session;
 use crate::set::newest::{is_newest, refresh};
 
 /// The largest unit, and the most that is read at once, in bytes.
@@ -58,12 +58,12 @@ pub async fn search_at_nodes(
     file: &DriveFile,
     device: &DynDevice,
     (order, search): (&Order, &Arc<Search>),
-    timeout: Duration,
+    session: &Session,
     workers: usize,
 ) -> Result<NearSearch> {
     let done = Arc::<Mutex<WorkDone>>::default();
-    let file = refresh(file, timeout).await?;
-    let nodes = match nodes(&file, search, timeout).await? {
+    let file = refresh(file, session).await?;
+    let nodes = match nodes(&file, search, session).await? {
         Ok(nodes) => nodes,
         Err(why) => {
             let (counted, by) = (done.clone(), DoneBy::Here(why));
@@ -79,7 +79,7 @@ pub async fn search_at_nodes(
         nodes,
         file,
         exports: KeptExports::default(),
-        timeout,
+        session: session.clone(),
         has_moved: AtomicBool::new(false),
         device: device.clone(),
         done: done.clone(),
@@ -88,7 +88,7 @@ pub async fn search_at_nodes(
 }
 
 /// The nodes that search, or why this process reads everything.
-async fn nodes(file: &DriveFile, search: &Search, timeout: Duration) -> Result<std::result::Result<Nodes, Arc<str>>> {
+async fn nodes(file: &DriveFile, search: &Search, session: &Session) -> Result<std::result::Result<Nodes, Arc<str>>> {
     if file.sealed.is_some() {
         return Ok(Err("its nodes hold ciphertext only".into()));
     }
@@ -100,7 +100,7 @@ async fn nodes(file: &DriveFile, search: &Search, timeout: Duration) -> Result<s
     if search.overlap().edge() as u64 * EDGES_MIN > unit_bytes {
         return Ok(Err("hits may be so long that nodes would send most of each unit".into()));
     }
-    let lenders = Lenders::ask(file, timeout).await;
+    let lenders = Lenders::ask(file, session).await;
     if !lenders.any() {
         return Ok(Err(lenders.refusals().join("; ").into()));
     }
@@ -126,7 +126,7 @@ struct Near {
     nodes: Nodes,
     file: DriveFile,
     exports: KeptExports,
-    timeout: Duration,
+    session: Session,
     /// Whether parts of the drive moved, or missed writes: the nodes do not hold what they are said to hold.
     has_moved: AtomicBool,
     device: DynDevice,
@@ -158,7 +158,7 @@ impl Near {
         if !self.has_moved.load(Ordering::Relaxed) {
             found = self.nodes.run(&ranges, &self.patterns).await;
             // Asked afterwards: what the nodes searched was theirs then.
-            if !is_newest(&self.file, &self.exports, self.timeout).await {
+            if !is_newest(&self.file, &self.exports, &self.session).await {
                 self.has_moved.store(true, Ordering::Relaxed);
                 found.clear();
             }

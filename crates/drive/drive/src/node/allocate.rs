@@ -1,7 +1,5 @@
 //! Allocating parts of a drive at nodes, and freeing them again.
 
-use std::time::Duration;
-
 use cheetah_control::api::NewExport;
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
@@ -15,6 +13,7 @@ use super::spec::{AvailableNode, NodePlace};
 use super::trouble;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
+use crate::session::Session;
 use crate::timing::CONFIRM_S;
 
 /// Allocates `size` bytes on a node under this name. Returns the entry of the node, and the export unless the server is foreign.
@@ -23,7 +22,7 @@ pub(crate) async fn allocate_one(
     size: u64,
     name: &str,
     thin: bool,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<(SetNode, Option<NodeExport>)> {
     let entry = |nbd: String, http: Option<&str>, instance: Option<&str>| SetNode {
         name: node.name.clone(),
@@ -37,7 +36,7 @@ pub(crate) async fn allocate_one(
     match &node.place {
         NodePlace::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
         NodePlace::Node { nbd, http, instance } => {
-            let (uri, control) = name_one(node, nbd, http, name, timeout).await?;
+            let (uri, control) = name_one(node, nbd, http, name, session).await?;
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
             let made = control.create_unconfirmed(&wanted, CONFIRM_S).await;
             made.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))?;
@@ -54,11 +53,11 @@ async fn name_one(
     nbd: &str,
     http: &str,
     name: &str,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<(NbdUri, ControlClient)> {
     let mut uri: NbdUri =
         format!("nbd://{nbd}/{name}").parse().map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
-    let control = ControlClient::new(http).with_timeout(timeout);
+    let control = session.control(http);
     let asked = control.identity().await;
     let asked = asked.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))?;
     if let Some(id) = asked {
@@ -74,13 +73,13 @@ pub(crate) async fn name_incoming(
     epoch: u64,
     spare: &AvailableNode,
     size: u64,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<(SetNode, NodeExport)> {
     let NodePlace::Node { nbd, http, instance } = &spare.place else {
         return Err(Error::failed(format!("{} is no Cheetah node, and takes no part of a drive over", spare.name)));
     };
     let name = spare_name(set, index, epoch)?;
-    let (uri, control) = name_one(spare, nbd, http, &name, timeout).await?;
+    let (uri, control) = name_one(spare, nbd, http, &name, session).await?;
     let (http, instance) = (Some(http.clone()), Some(instance.clone()));
     let entry =
         SetNode { name: spare.name.clone(), nbd: uri.to_string(), http, instance, size, state: None, receipt: None };
@@ -96,9 +95,9 @@ pub(crate) async fn allocate_spare(
     epoch: u64,
     spare: &AvailableNode,
     size: u64,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<SetNode> {
-    allocate_one(spare, size, &spare_name(set, index, epoch)?, false, timeout).await.map(|(node, _)| node)
+    allocate_one(spare, size, &spare_name(set, index, epoch)?, false, session).await.map(|(node, _)| node)
 }
 
 fn spare_name(set: &DriveSet, index: usize, epoch: u64) -> Result<String> {
@@ -108,8 +107,8 @@ fn spare_name(set: &DriveSet, index: usize, epoch: u64) -> Result<String> {
 
 /// Frees the export on a spare that cannot be used after all. Returns `why`, extended by the export if it could not be
 /// freed.
-pub(crate) async fn free_spare(node: &SetNode, why: Error, timeout: Duration) -> Error {
-    let exports: Vec<_> = NodeExport::of(node, timeout).into_iter().collect();
+pub(crate) async fn free_spare(node: &SetNode, why: Error, session: &Session) -> Error {
+    let exports: Vec<_> = NodeExport::of(node, session).into_iter().collect();
     free_exports(&exports, why).await
 }
 

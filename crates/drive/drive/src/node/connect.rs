@@ -1,13 +1,13 @@
 //! Connecting to one export.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::error::EROFS;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_tls::{Expected, Role};
 
+use crate::session::Session;
 use cheetah_error::{Error, Fact, Next, Result};
 
 /// A connection to make.
@@ -22,8 +22,8 @@ pub(crate) struct Connect {
     pub writable: bool,
     /// The number of NBD connections.
     pub connections: usize,
-    /// How long the server may take to answer.
-    pub timeout: Duration,
+    /// What the server is called with.
+    pub session: Session,
     /// Whether requests wait while a lost connection is being replaced.
     pub wait_for_replacement: bool,
     /// Whether to accept a reconnection to a server that cannot show that it is the same process as before.
@@ -34,14 +34,14 @@ pub(crate) struct Connect {
 
 impl Connect {
     /// A single read-only connection to any instance; the URI is still to be set.
-    pub fn reading(name: String) -> Self {
+    pub fn reading(name: String, session: &Session) -> Self {
         Self {
             name,
             uri: NbdUri::new(Address::Unix(Default::default()), ""),
             contexts: Vec::new(),
             writable: false,
             connections: 1,
-            timeout: Duration::from_secs(10),
+            session: session.clone(),
             wait_for_replacement: true,
             trust_reconnects: true,
             exclusive: false,
@@ -57,7 +57,8 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
         contexts: wanted.contexts,
         writable: wanted.writable,
         connections: wanted.connections,
-        timeout: wanted.timeout,
+        credentials: wanted.session.credentials,
+        timeout: wanted.session.timeout,
         wait_for_replacement: wanted.wait_for_replacement,
         trust_reconnects: wanted.trust_reconnects,
         exclusive: wanted.exclusive,

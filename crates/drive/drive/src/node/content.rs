@@ -1,7 +1,6 @@
 //! Content of foreign servers. A drive over such a server overwrites what is there, and is not empty before.
 
 use std::str::FromStr;
-use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _};
 use cheetah_error::{Error, Result, next};
@@ -10,6 +9,7 @@ use futures::future::{join_all, try_join_all};
 
 use super::connect::{Connect, connect};
 use super::spec::{AvailableNode, NodePlace};
+use crate::session::Session;
 
 /// The bytes that are read at each place.
 const SAMPLE_BYTES: u64 = 64 << 10;
@@ -22,14 +22,14 @@ const SAMPLES: u64 = 16;
 /// # Errors
 ///
 /// If a sample has a byte that is not zero, or cannot be read.
-pub async fn refuse_data(nodes: &[AvailableNode], timeout: Duration) -> Result<()> {
-    join_all(nodes.iter().map(|node| refuse_data_of(node, timeout))).await.into_iter().collect()
+pub async fn refuse_data(nodes: &[AvailableNode], session: &Session) -> Result<()> {
+    join_all(nodes.iter().map(|node| refuse_data_of(node, session))).await.into_iter().collect()
 }
 
-async fn refuse_data_of(node: &AvailableNode, timeout: Duration) -> Result<()> {
+async fn refuse_data_of(node: &AvailableNode, session: &Session) -> Result<()> {
     let NodePlace::Foreign { uri } = &node.place else { return Ok(()) };
     let uri = NbdUri::from_str(uri).map_err(|error| Error::failed(format!("{}: {error}", node.name)))?;
-    let client = connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await?;
+    let client = connect(Connect { uri, ..Connect::reading(node.name.clone(), session) }).await?;
     let reads = samples(client.geometry().size).map(|range| client.read(range));
     let read = try_join_all(reads).await.map_err(Error::device(format!("reading {}", node.name)))?;
     if read.iter().all(cheetah_device::Data::is_zero) {

@@ -1,14 +1,14 @@
 //! An export on a Cheetah node.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_nbd::Security;
-use cheetah_tls::{Expected, Role, Roles, credential_store};
+use cheetah_tls::{Expected, Role, Roles};
 use parking_lot::Mutex;
 
 use crate::file::SetNode;
+use crate::session::Session;
 
 /// The most nodes to which connections are kept.
 const KEPT_MAX: usize = 256;
@@ -26,22 +26,23 @@ pub(crate) struct NodeExport {
 
 /// A client of the control API of a node entry; `None` for a foreign server. If the entry names the node's room and
 /// key, only that node is accepted.
-pub(crate) fn control(node: &SetNode, timeout: Duration) -> Option<ControlClient> {
-    let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
+pub(crate) fn control(node: &SetNode, session: &Session) -> Option<ControlClient> {
     match node.uri()?.security {
         Security::Room { room, key } => {
-            let credential = room.and_then(|room| credential_store::of_room(&room)).or_else(credential_store::default);
+            let credentials = &session.credentials;
+            let credential = room.and_then(|room| credentials.of_room(&room)).or(credentials.acting_as());
             let expected = Expected { roles: Roles::of(&[Role::Node]), key };
-            Some(control.with_credential(credential).expecting(expected))
+            let control = ControlClient::new(node.http.as_ref()?, credential).with_timeout(session.timeout);
+            Some(control.expecting(expected))
         }
-        Security::Usual | Security::Certificates(_) => Some(control),
+        Security::Usual | Security::Certificates(_) => Some(session.control(node.http.as_ref()?)),
     }
 }
 
 impl NodeExport {
     /// The export of a node entry; `None` for a foreign server.
-    pub fn of(node: &SetNode, timeout: Duration) -> Option<Self> {
-        Some(Self { node: node.name.clone(), name: node.uri()?.export, control: control(node, timeout)? })
+    pub fn of(node: &SetNode, session: &Session) -> Option<Self> {
+        Some(Self { node: node.name.clone(), name: node.uri()?.export, control: control(node, session)? })
     }
 }
 
@@ -51,13 +52,13 @@ pub(crate) struct KeptExports(Mutex<BTreeMap<(String, String), NodeExport>>);
 
 impl KeptExports {
     /// The export of a node entry; `None` for a foreign server.
-    pub fn of(&self, node: &SetNode, timeout: Duration) -> Option<NodeExport> {
+    pub fn of(&self, node: &SetNode, session: &Session) -> Option<NodeExport> {
         let key = (node.nbd.clone(), node.http.clone()?);
         let mut kept = self.0.lock();
         let export = match kept.get(&key) {
             Some(export) => export.clone(),
             None => {
-                let NodeExport { node, name, control } = NodeExport::of(node, timeout)?;
+                let NodeExport { node, name, control } = NodeExport::of(node, session)?;
                 let export = NodeExport { node, name, control: control.keeping_connection() };
                 if kept.len() >= KEPT_MAX {
                     kept.clear();
@@ -66,6 +67,6 @@ impl KeptExports {
                 export
             }
         };
-        Some(NodeExport { control: export.control.with_timeout(timeout), ..export })
+        Some(NodeExport { control: export.control.with_timeout(session.timeout), ..export })
     }
 }

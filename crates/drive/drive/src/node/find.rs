@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_control::{ControlClient, ControlError};
+use cheetah_control::ControlError;
 use cheetah_device::Device as _;
 use futures::future::join_all;
 
@@ -11,6 +11,7 @@ use super::connect::{Connect, connect};
 use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
 use super::trouble;
+use crate::session::Session;
 use cheetah_error::{Error, Fact, Result, next};
 
 /// The time-out of a request to the named port itself, when the control port after it does not answer.
@@ -19,15 +20,16 @@ const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How to look for nodes.
 #[derive(Debug, Clone)]
 pub struct FindOptions {
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What nodes are called with.
+    pub session: Session,
     /// How long to listen for announcements (`auto`).
     pub browse: Duration,
 }
 
-impl Default for FindOptions {
-    fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), browse: Duration::from_secs(3) }
+impl FindOptions {
+    /// Listens for announcements for three seconds.
+    pub fn new(session: Session) -> Self {
+        Self { session, browse: Duration::from_secs(3) }
     }
 }
 
@@ -70,16 +72,16 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
     match spec {
         NodeSpec::Node { host, port } => {
             let http_port = port + 1;
-            let client = ControlClient::new(host_port(host, http_port)).with_timeout(options.timeout);
+            let client = options.session.control(host_port(host, http_port));
             match client.status().await {
                 Ok(status) => Ok(vec![AvailableNode::node(spec.to_string(), host, http_port, &status)]),
-                Err(error) => Err(explain(spec, host, *port, error, options.timeout).await),
+                Err(error) => Err(explain(spec, host, *port, error, &options.session).await),
             }
         }
         NodeSpec::Foreign(uri) => {
             // Opened for writing, so that a read-only server is refused now rather than at the first write.
-            let reading = Connect::reading(spec.to_string());
-            let wanted = Connect { uri: uri.clone(), writable: true, timeout: options.timeout, ..reading };
+            let reading = Connect::reading(spec.to_string(), &options.session);
+            let wanted = Connect { uri: uri.clone(), writable: true, ..reading };
             let size = connect(wanted).await?.geometry().size;
             Ok(vec![AvailableNode {
                 name: spec.to_string(),
@@ -87,17 +89,17 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
                 place: NodePlace::Foreign { uri: uri.to_string() },
             }])
         }
-        NodeSpec::Auto => browse(options.browse, options.timeout).await,
+        NodeSpec::Auto => browse(options.browse, &options.session).await,
     }
 }
 
 /// The error for a node that does not answer. If the user named a control port, the error says so.
-async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
+async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, session: &Session) -> Error {
     let (control, why, fact, next) = match error {
         ControlError::NoAnswer { why, fact, next, .. } if fact != Fact::Refused => (port + 1, why, fact, next),
         other => return trouble::of_call(format!("{spec} cannot be used: {}", trouble::reason(&other)), &other),
     };
-    let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
+    let asked = session.within_at_most(MISTAKE_TIMEOUT).control(host_port(host, port)).status().await;
     if let Ok(status) = asked {
         let nbd = host_port(host, status.nbd_port);
         return Error::misuse(format!("{spec} is a node's control port; name its NBD port: {nbd}"));

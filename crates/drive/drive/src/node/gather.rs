@@ -16,7 +16,7 @@ use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join, Joined};
 use cheetah_control::http::{self, Ends, Member};
 use cheetah_control::{ControlClient, routes};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_tls::{Expected, Role, Roles, credential_store};
+use cheetah_tls::{Credential, CredentialSet, Expected, Role, Roles};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
@@ -46,8 +46,13 @@ pub struct JoinListener {
 impl JoinListener {
     /// Listens on `address` for `wanted` nodes. In a room, nodes must be nodes of that room;
     /// without one, an address beyond loopback is refused unless `insecure`.
-    pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
-        let tls = credential_store::server(address, insecure).map_err(cheetah_control::exposed)?;
+    pub async fn listen(
+        address: SocketAddr,
+        wanted: usize,
+        insecure: bool,
+        credentials: &CredentialSet,
+    ) -> Result<Self> {
+        let tls = credentials.server(address, insecure).map_err(cheetah_control::exposed)?;
         let listening = |error| Error::io(format_args!("listening for nodes on {address}"), &error);
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
@@ -57,6 +62,7 @@ impl JoinListener {
             instances: Mutex::default(),
             joined: joined_here,
             asking: Semaphore::new(ASKING_MAX),
+            credential: credentials.acting_as().cloned(),
         });
         let (stop, stopped) = oneshot::channel::<()>();
         let router =
@@ -97,6 +103,8 @@ struct JoinLimit {
     instances: Mutex<Vec<String>>,
     joined: mpsc::Sender<AvailableNode>,
     asking: Semaphore,
+    /// That of this side.
+    credential: Option<Credential>,
 }
 
 type Answer = std::result::Result<Json<Joined>, (StatusCode, Json<ErrorBody>)>;
@@ -139,7 +147,8 @@ async fn accept(gate: &JoinLimit, peer: SocketAddr, member: &Member, body: &[u8]
         // The key proves that it is the machine that called, not another one at its address.
         expected = expected.with_key(standing.identity().key);
     }
-    let back = ControlClient::new(host_port(&host, join.http_port)).with_timeout(ASK_BACK_TIMEOUT).expecting(expected);
+    let back = ControlClient::new(host_port(&host, join.http_port), gate.credential.as_ref());
+    let back = back.with_timeout(ASK_BACK_TIMEOUT).expecting(expected);
     let status = match back.status().await {
         Ok(status) if status.instance == join.instance => status,
         Ok(_) => return refuse(StatusCode::CONFLICT, format!("another node answers at {}", back.addr())),

@@ -15,6 +15,7 @@ use super::export::control;
 use super::trouble::{self, Trouble};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, NodeSync, SetNode};
+use crate::session::Session;
 
 /// The state of one node's part of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -132,25 +133,27 @@ impl Trouble {
     }
 }
 
-/// Asks every node of a drive, waiting at most `limit` for each. The answers are in file order.
-pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<NodeStatus> {
+/// Asks every node of a drive, waiting for each as long as the session allows. The answers are in file order.
+pub(crate) async fn node_statuses(file: &DriveFile, session: &Session) -> Vec<NodeStatus> {
     let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
-    join_all(entries.map(|(set, node)| node_status(set, node, limit))).await
+    join_all(entries.map(|(set, node)| node_status(set, node, session))).await
 }
 
 /// The same of the nodes of one set.
-pub(crate) async fn set_statuses(set: &DriveSet, limit: Duration) -> Vec<NodeStatus> {
-    join_all(set.nodes().iter().map(|node| node_status(set.index, node, limit))).await
+pub(crate) async fn set_statuses(set: &DriveSet, session: &Session) -> Vec<NodeStatus> {
+    join_all(set.nodes().iter().map(|node| node_status(set.index, node, session))).await
 }
 
 /// Asks one node for its state.
-pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> NodeStatus {
-    let (transport, (state, problem, export)) = match (control(node, limit), &node.instance) {
+pub(crate) async fn node_status(set: usize, node: &SetNode, session: &Session) -> NodeStatus {
+    let (transport, (state, problem, export)) = match (control(node, session), &node.instance) {
         (Some(control), Some(instance)) => match control.status_and_transport().await {
             Ok((status, transport)) => (Some(transport), judge(node, instance, Ok(status))),
-            Err(error) => (None, not_lost_if_nbd_answers(node, judge(node, instance, Err(error)), limit).await),
+            Err(error) => {
+                (None, not_lost_if_nbd_answers(node, judge(node, instance, Err(error)), session.timeout).await)
+            }
         },
-        _ => foreign(node, limit).await,
+        _ => foreign(node, session).await,
     };
     NodeStatus {
         node: node.name.clone(),
@@ -228,12 +231,12 @@ pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Du
     }
 }
 
-async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judgement) {
+async fn foreign(node: &SetNode, session: &Session) -> (Option<Transport>, Judgement) {
     let Some(uri) = node.uri() else {
         let problem = Error::failed(format!("'{}' is no NBD URI", node.nbd));
         return (None, (NodeState::Unreachable, Some(problem), None));
     };
-    match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
+    match connect(Connect { uri, ..Connect::reading(node.name.clone(), session) }).await {
         Ok(client) => (Some(client.transport().clone()), (NodeState::Foreign, None, None)),
         Err(error) => {
             let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);

@@ -1,7 +1,6 @@
 //! Opening the part of a drive that one node holds.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
@@ -11,17 +10,18 @@ use super::connect::{Connect, connect};
 use super::export::control;
 use super::health::{NodeState, node_status};
 use crate::file::SetNode;
+use crate::session::Session;
 use cheetah_error::{Error, Fact, Result};
 
 /// How to open a node's part of a drive.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct NodeAccess {
     /// Open for writing, under a lease.
     pub writable: bool,
     /// The number of NBD connections.
     pub connections: usize,
-    /// How long the node may take to answer.
-    pub timeout: Duration,
+    /// What the node is called with.
+    pub session: Session,
     /// Whether the content of a read belongs to its reader alone: a sealed drive opens its units in place.
     pub exclusive: bool,
 }
@@ -58,16 +58,16 @@ async fn open_with(
         contexts: instance.chain(lease).collect(),
         writable: access.writable,
         connections: access.connections,
-        timeout: access.timeout,
+        session: access.session.clone(),
         wait_for_replacement: indispensable,
         trust_reconnects: indispensable || node.instance.is_some(),
         exclusive: access.exclusive,
     };
     let client = match connect(wanted).await {
         Ok(client) => client,
-        Err(error) => return Err(explain(node, error, access.timeout).await),
+        Err(error) => return Err(explain(node, error, &access.session).await),
     };
-    if let Some(control) = control(node, access.timeout) {
+    if let Some(control) = control(node, &access.session) {
         control.hand_on_revocations().await;
     }
     let size = client.geometry().size;
@@ -87,11 +87,11 @@ async fn open_with(
 }
 
 /// Replaces the error of a failed handshake by the one that the node's control API gives, if the node has restarted.
-async fn explain(node: &SetNode, error: Error, timeout: Duration) -> Error {
+async fn explain(node: &SetNode, error: Error, session: &Session) -> Error {
     if node.http.is_none() {
         return error;
     }
-    let status = node_status(0, node, timeout).await;
+    let status = node_status(0, node, session).await;
     match (status.state, status.problem) {
         (NodeState::Restarted, Some(problem)) => Error::node(Fact::Restarted, problem),
         (NodeState::Lost, Some(problem)) => Error::node(Fact::Lost, problem),

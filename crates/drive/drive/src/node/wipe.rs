@@ -4,7 +4,7 @@ use cheetah_control::ControlError;
 use cheetah_control::receipt::{Asked, BadReceipt, Receipt};
 use cheetah_kit::random::{self, NoRandomNumbers};
 use cheetah_nbd::Security;
-use cheetah_tls::{Identity, credential_store};
+use cheetah_tls::{Credential, CredentialSet, Identity};
 
 use super::export::NodeExport;
 use crate::file::SetNode;
@@ -60,7 +60,7 @@ pub(crate) enum KeptReceipt {
 
 impl KeptReceipt {
     /// The receipt of a node of the drive with this id.
-    pub(crate) fn of(drive: &str, node: &SetNode) -> Self {
+    pub(crate) fn of(drive: &str, node: &SetNode, credentials: &CredentialSet) -> Self {
         let Some(receipt) = &node.receipt else { return Self::None };
         let invalid = |why: &str| Self::Invalid(format!("the receipt of {} in the drive file: {why}", node.name));
         let statement = &receipt.statement;
@@ -75,7 +75,7 @@ impl KeptReceipt {
         if !asked.is_valid() || asked.nonce.is_empty() || wiped.is_none_or(|bytes| bytes < node.size) {
             return invalid("it is not about the whole part");
         }
-        let own = credential_store::default().and_then(|own| own.identity().map(|identity| identity.room));
+        let own = credentials.acting_as().and_then(Credential::room);
         match signer {
             Some(signer) if own.is_some_and(|room| room == signer.room) && is_of(&signer, node) => {
                 Self::Proof(receipt.clone())
@@ -101,8 +101,8 @@ mod tests {
 
     use axum::routing::delete;
     use cheetah_control::receipt::Statement;
+    use cheetah_tls::Role;
     use cheetah_tls::testing::Room;
-    use cheetah_tls::{Credential, Role};
 
     use super::*;
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     async fn wiped(node: &SetNode) -> Result<Receipt, NoReceipt> {
-        let control = cheetah_control::ControlClient::new(node.http.as_ref().unwrap());
+        let control = cheetah_control::ControlClient::new(node.http.as_ref().unwrap(), None);
         let control = control.with_timeout(Duration::from_secs(20));
         let export = NodeExport { node: node.name.clone(), name: "e".into(), control };
         wipe(&"12".repeat(16), node, &export, None).await
@@ -153,8 +153,14 @@ mod tests {
             let receipt = wiped(&node).await.unwrap();
             node.receipt = Some(Box::new(receipt.clone()));
             // This process is in no room.
-            assert_eq!(KeptReceipt::of(&drive, &node), KeptReceipt::Claim(Box::new(receipt.clone())));
-            assert!(matches!(KeptReceipt::of(&"13".repeat(16), &node), KeptReceipt::Invalid(_)));
+            assert_eq!(
+                KeptReceipt::of(&drive, &node, &CredentialSet::default()),
+                KeptReceipt::Claim(Box::new(receipt.clone()))
+            );
+            assert!(matches!(
+                KeptReceipt::of(&"13".repeat(16), &node, &CredentialSet::default()),
+                KeptReceipt::Invalid(_)
+            ));
             for change in [
                 (|node| node.instance = Some("cd".repeat(16))) as fn(&mut SetNode),
                 |node| node.nbd = node.nbd.replace("/e", "/f"),
@@ -164,11 +170,14 @@ mod tests {
             ] {
                 let mut node = node.clone();
                 change(&mut node);
-                assert!(matches!(KeptReceipt::of(&drive, &node), KeptReceipt::Invalid(_)), "{node:?}");
+                assert!(
+                    matches!(KeptReceipt::of(&drive, &node, &CredentialSet::default()), KeptReceipt::Invalid(_)),
+                    "{node:?}"
+                );
             }
             if receipt.signature.is_some() {
                 node.receipt.as_mut().unwrap().statement.wiped_bytes += 1;
-                assert!(matches!(KeptReceipt::of(&drive, &node), KeptReceipt::Invalid(_)));
+                assert!(matches!(KeptReceipt::of(&drive, &node, &CredentialSet::default()), KeptReceipt::Invalid(_)));
             }
         }
     }

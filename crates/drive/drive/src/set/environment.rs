@@ -42,7 +42,7 @@ impl cheetah_redundancy::Environment for Keeper {
 
     fn read_bytes(&self, member: usize) -> BoxFuture<'_, Option<u64>> {
         Box::pin(async move {
-            let export = self.0.exports.of(&self.0.node(member), BUSY_TIMEOUT)?;
+            let export = self.0.exports.of(&self.0.node(member), &self.0.session().within(BUSY_TIMEOUT))?;
             let status = export.control.status().await.ok()?;
             status.exports.into_iter().find(|found| found.name == export.name).map(|own| own.read_bytes)
         })
@@ -53,7 +53,7 @@ impl cheetah_redundancy::Environment for Keeper {
     }
 
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
-        Box::pin(async move { has_ended(&self.0.node(member), ENDED_TIMEOUT).await })
+        Box::pin(async move { has_ended(&self.0.node(member), &self.0.session().within(ENDED_TIMEOUT)).await })
     }
 }
 
@@ -81,7 +81,7 @@ impl Shared {
 
     /// The map at a node, if it has one.
     async fn stored_map(&self, node: &SetNode) -> Result<Option<DriveMap>> {
-        let Some(export) = self.exports.of(node, self.access.timeout) else { return Ok(None) };
+        let Some(export) = self.exports.of(node, &self.access.session) else { return Ok(None) };
         let failed = |why: &dyn std::fmt::Display| Error::failed(why.to_string());
         let stored = export.control.map(&export.name).await.map_err(|error| failed(&error))?;
         let map = stored.map(|stored| DriveMap::parse(&stored.map, &self.set())).transpose();

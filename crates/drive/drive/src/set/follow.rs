@@ -105,7 +105,7 @@ impl Follow {
             for (index, node) in self.unconnected(&members) {
                 if !busy[index].as_ref().is_some_and(|other| other.is_same(&node)) {
                     busy[index] = Some(node.clone());
-                    connecting.push(connect(index, node, self.access));
+                    connecting.push(connect(index, node, self.access.clone()));
                 }
             }
             drop(members);
@@ -149,9 +149,9 @@ impl Follow {
         let on_disk = is_read.then(|| DriveFile::load(&known.path).ok().filter(|found| found.id == known.id)).flatten();
         let on_disk = on_disk.and_then(|drive| DriveSet::of(drive, self.set.index));
         let newer = on_disk.as_ref().filter(|found| found.entry().epoch > self.set.entry().epoch);
-        let timeout = LOOK_TIMEOUT.min(self.access.timeout);
+        let session = self.access.session.within_at_most(LOOK_TIMEOUT);
         let set = newer.unwrap_or(&self.set);
-        let found = newest_soon(set, &self.known, &self.exports, timeout).await;
+        let found = newest_soon(set, &self.known, &self.exports, &session).await;
         match found.and_then(|found| agreed(set, found.diverged.as_deref()).map(|()| found)) {
             Ok(found) if votes(&found.map.nodes, losses_max).decide(found.heard, on_disk.is_some()) => {
                 Look::Enough(found.map)

@@ -161,7 +161,7 @@ impl Shared {
     pub(super) async fn take_former(&self, map: &DriveMap, force: bool) {
         for (member, node) in map.former.iter().enumerate() {
             let Some(node) = node.as_ref().filter(|node| node.http.is_some()) else { continue };
-            if has_left(node, self.access.timeout).await {
+            if has_left(node, &self.access.session).await {
                 continue;
             }
             let token = self.acquire_at(node, force).await.ok().flatten();

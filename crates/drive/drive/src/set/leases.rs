@@ -94,7 +94,8 @@ impl Shared {
     /// given up.
     async fn renew_incoming(&self, places: &[Place]) {
         let renewals = places.iter().filter_map(|place| place.incoming.as_ref()).map(|incoming| async {
-            if let (Some(token), Some(export)) = (&incoming.token, self.exports.of(&incoming.node, RENEW_TIMEOUT))
+            if let (Some(token), Some(export)) =
+                (&incoming.token, self.exports.of(&incoming.node, &self.access.session.within(RENEW_TIMEOUT)))
                 && let Err(error) = export.control.renew_lease(&export.name, token).await
             {
                 tracing::debug!("renewing the write lease at {}: {error}", export.node);
@@ -132,7 +133,7 @@ impl Shared {
     }
 
     async fn renew(&self, member: usize, place: &Place) -> Renewal {
-        let Some(export) = self.exports.of(&place.node, RENEW_TIMEOUT.min(self.access.timeout)) else {
+        let Some(export) = self.exports.of(&place.node, &self.access.session.within_at_most(RENEW_TIMEOUT)) else {
             return Renewal::Unknown;
         };
         let Some(token) = place.token.as_ref().or(place.unconfirmed.as_ref()) else { return Renewal::Unknown };
@@ -141,7 +142,8 @@ impl Shared {
         };
         if !error.is_conflict() {
             tracing::warn!("renewing the write lease at {}: {error}", export.node);
-            let has_ended = error.is_not_found() || has_ended(&place.node, ENDED_TIMEOUT).await;
+            let has_ended =
+                error.is_not_found() || has_ended(&place.node, &self.access.session.within(ENDED_TIMEOUT)).await;
             return if has_ended { Renewal::Ended } else { Renewal::Unknown };
         }
         if !self.forget(member, token) {
@@ -207,7 +209,7 @@ impl Shared {
             }
         }
         // Nothing else will release it.
-        if let Some(export) = NodeExport::of(node, self.access.timeout) {
+        if let Some(export) = NodeExport::of(node, &self.access.session) {
             let _ = export.control.release_lease(&export.name, &token).await;
         }
     }
@@ -217,7 +219,7 @@ impl Shared {
     pub(super) async fn acquire(&self, member: usize) -> Result<(), NoLease> {
         let asked = Instant::now();
         let place = self.places.lock()[member].clone();
-        let Some(export) = NodeExport::of(&place.node, self.access.timeout) else { return Ok(()) };
+        let Some(export) = NodeExport::of(&place.node, &self.access.session) else { return Ok(()) };
         match &place.token {
             Some(token) => match export.control.renew_lease(&export.name, token).await {
                 Ok(_) => {
@@ -251,7 +253,7 @@ impl Shared {
 
     /// Takes the lease at a node.
     pub(super) async fn acquire_at(&self, node: &SetNode, force: bool) -> Result<Option<String>, ControlError> {
-        let Some(export) = NodeExport::of(node, self.access.timeout) else { return Ok(None) };
+        let Some(export) = NodeExport::of(node, &self.access.session) else { return Ok(None) };
         Ok(Some(export.control.acquire_lease(&export.name, &request(force)).await?.token))
     }
 
@@ -269,7 +271,7 @@ impl Shared {
         let incoming = places.iter().filter_map(|place| place.incoming.as_ref());
         let incoming = incoming.map(|incoming| (&incoming.node, incoming.token.as_ref()));
         let releases = own.chain(incoming).map(|(node, token)| async move {
-            if let (Some(token), Some(export)) = (token, NodeExport::of(node, self.access.timeout))
+            if let (Some(token), Some(export)) = (token, NodeExport::of(node, &self.access.session))
                 && let Err(error) = export.control.release_lease(&export.name, token).await
             {
                 tracing::debug!("releasing the lease at {}: {error}", export.node);

@@ -14,6 +14,7 @@ use super::votes::votes;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::KeptExports;
+use crate::session::Session;
 
 /// How long to wait for further nodes once a deciding set has answered.
 const STRAGGLERS: Duration = Duration::from_millis(20);
@@ -43,16 +44,16 @@ enum Patience {
 }
 
 /// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within
-/// `timeout` is left out.
-pub(crate) async fn newest(set: &DriveSet, timeout: Duration) -> Result<Newest> {
-    let found = newest_of_any(set, timeout).await?;
+/// the time-out is left out.
+pub(crate) async fn newest(set: &DriveSet, session: &Session) -> Result<Newest> {
+    let found = newest_of_any(set, session).await?;
     agreed(set, found.diverged.as_deref())?;
     Ok(found)
 }
 
 /// The same, whether writers wrote apart from each other or not.
-pub(crate) async fn newest_of_any(set: &DriveSet, timeout: Duration) -> Result<Newest> {
-    find(set, DriveMap::of_file(set), &KeptExports::default(), timeout, Patience::All).await
+pub(crate) async fn newest_of_any(set: &DriveSet, session: &Session) -> Result<Newest> {
+    find(set, DriveMap::of_file(set), &KeptExports::default(), session, Patience::All).await
 }
 
 /// The same, starting from a `known` map, over kept connections. Returns soon after nodes with more than half of the
@@ -61,18 +62,18 @@ pub(crate) async fn newest_soon(
     set: &DriveSet,
     known: &DriveMap,
     exports: &KeptExports,
-    timeout: Duration,
+    session: &Session,
 ) -> Result<Newest> {
     let mut best = DriveMap::of_file(set);
     if best.map.epoch <= known.map.epoch {
         best = known.clone();
     }
-    find(set, best, exports, timeout, Patience::Enough).await
+    find(set, best, exports, session, Patience::Enough).await
 }
 
 /// Whether the maps in `file` are still the newest: nodes with more than half of the votes know no newer ones, nor does the file as
 /// it is on disk now, which may have a vote.
-pub(crate) async fn is_newest(file: &DriveFile, exports: &KeptExports, timeout: Duration) -> bool {
+pub(crate) async fn is_newest(file: &DriveFile, exports: &KeptExports, session: &Session) -> bool {
     if !file.is_redundant() {
         return true;
     }
@@ -80,7 +81,7 @@ pub(crate) async fn is_newest(file: &DriveFile, exports: &KeptExports, timeout: 
     let sets: Vec<DriveSet> = DriveSet::all(file).collect();
     for set in &sets {
         let (known, epoch) = (DriveMap::of_file(set), set.entry().epoch);
-        let Ok(found) = newest_soon(set, &known, exports, timeout).await else { return false };
+        let Ok(found) = newest_soon(set, &known, exports, session).await else { return false };
         let is_sure = votes(&known.nodes, set.losses_max()).decide(found.heard, on_disk.is_some());
         let is_newer = found.map.map.epoch != epoch || found.diverged.is_some();
         let is_newer =
@@ -96,7 +97,7 @@ async fn find(
     set: &DriveSet,
     mut best: DriveMap,
     exports: &KeptExports,
-    timeout: Duration,
+    session: &Session,
     patience: Patience,
 ) -> Result<Newest> {
     // Those of all rounds, and what the drive file says.
@@ -106,7 +107,7 @@ async fn find(
         let mut answered = vec![false; asked.nodes.len()];
         let (mut heard, mut until, mut has_map) = (0, None, false);
         let nodes = asked.nodes.iter().enumerate();
-        let asks = nodes.map(|(index, node)| async move { (index, ask(set, node, exports, timeout).await) });
+        let asks = nodes.map(|(index, node)| async move { (index, ask(set, node, exports, session).await) });
         let mut answers: FuturesUnordered<_> = asks.collect();
         loop {
             let answer = match until {
@@ -155,20 +156,20 @@ async fn find(
 }
 
 /// Brings a drive file up to date with the newest maps. Files of drives without redundancy are left as they are.
-pub(crate) async fn refresh(file: &DriveFile, timeout: Duration) -> Result<DriveFile> {
-    refresh_agreed(file, timeout, true).await
+pub(crate) async fn refresh(file: &DriveFile, session: &Session) -> Result<DriveFile> {
+    refresh_agreed(file, session, true).await
 }
 
 /// The same, even if writers wrote apart from each other: for a drive of which nothing is to be kept.
-pub(crate) async fn refresh_any(file: &DriveFile, timeout: Duration) -> Result<DriveFile> {
-    refresh_agreed(file, timeout, false).await
+pub(crate) async fn refresh_any(file: &DriveFile, session: &Session) -> Result<DriveFile> {
+    refresh_agreed(file, session, false).await
 }
 
-async fn refresh_agreed(file: &DriveFile, timeout: Duration, must_agree: bool) -> Result<DriveFile> {
+async fn refresh_agreed(file: &DriveFile, session: &Session, must_agree: bool) -> Result<DriveFile> {
     let mut file = file.clone();
     if file.is_redundant() {
         let sets: Vec<DriveSet> = DriveSet::all(&file).collect();
-        let found = try_join_all(sets.iter().map(|set| newest_of_any(set, timeout))).await?;
+        let found = try_join_all(sets.iter().map(|set| newest_of_any(set, session))).await?;
         if must_agree {
             sets.iter().zip(&found).try_for_each(|(set, found)| agreed(set, found.diverged.as_deref()))?;
         }
@@ -179,9 +180,9 @@ async fn refresh_agreed(file: &DriveFile, timeout: Duration, must_agree: bool) -
 
 /// Records the newest maps in the drive file, and keeps what else it records, such as receipts. `known` names the nodes to
 /// ask.
-pub(crate) async fn record(file: &mut DriveFile, known: &DriveFile, timeout: Duration) -> Result<()> {
+pub(crate) async fn record(file: &mut DriveFile, known: &DriveFile, session: &Session) -> Result<()> {
     let sets: Vec<DriveSet> = DriveSet::all(known).collect();
-    let found = try_join_all(sets.iter().map(|set| newest(set, timeout))).await?;
+    let found = try_join_all(sets.iter().map(|set| newest(set, session))).await?;
     file.update(|file| found.iter().enumerate().for_each(|(index, found)| found.map.update(file, index)))
 }
 
@@ -192,8 +193,8 @@ enum Answer {
     Nothing,
 }
 
-async fn ask(set: &DriveSet, node: &SetNode, exports: &KeptExports, timeout: Duration) -> Result<Answer> {
-    let Some(export) = exports.of(node, timeout) else { return Ok(Answer::Nothing) };
+async fn ask(set: &DriveSet, node: &SetNode, exports: &KeptExports, session: &Session) -> Result<Answer> {
+    let Some(export) = exports.of(node, session) else { return Ok(Answer::Nothing) };
     match export.control.map(&export.name).await {
         Ok(Some(stored)) => match DriveMap::parse(&stored.map, set) {
             Ok(map) => Ok(Answer::Map(Box::new(map))),

@@ -70,7 +70,7 @@ impl Opened {
         let access = NodeAccess {
             writable: options.writable,
             connections: options.connections.max(1),
-            timeout: options.timeout,
+            session: options.session.clone(),
             exclusive: set.drive.sealed.is_some(),
         };
         if !options.writable {
@@ -173,7 +173,9 @@ impl Opened {
     /// Whether the process of a node has ended, so that it will not return with its content.
     async fn has_ended(&self, member: usize) -> bool {
         match &self.holder {
-            Some(holder) => has_ended(&holder.shared().node(member), ENDED_TIMEOUT).await,
+            Some(holder) => {
+                has_ended(&holder.shared().node(member), &holder.shared().session().within(ENDED_TIMEOUT)).await
+            }
             None => false,
         }
     }
@@ -182,11 +184,11 @@ impl Opened {
 /// Opens a set under its write lease. Nodes that are missing are recorded as stale with the first write.
 pub(crate) async fn open_writer(set: &DriveSet, force: bool, access: NodeAccess, fence: Arc<Fence>) -> Result<Opened> {
     for _ in 0..OPEN_ATTEMPTS {
-        let found = newest(set, access.timeout).await?;
+        let found = newest(set, &access.session).await?;
         check_readable(set, &found.map)?;
-        let Taken { holder, held } = Holder::take(set, &found.map, force, access, fence.clone()).await?;
+        let Taken { holder, held } = Holder::take(set, &found.map, force, access.clone(), fence.clone()).await?;
         // Only now can no other writer change the map.
-        let assembled = match newest(set, access.timeout).await {
+        let assembled = match newest(set, &access.session).await {
             Ok(now) if !now.map.has_same_nodes(&found.map) => {
                 holder.release().await;
                 continue;
@@ -322,7 +324,7 @@ fn check_readable(set: &DriveSet, map: &DriveMap) -> Result<()> {
 async fn open_reader(set: &DriveSet, options: &OpenOptions, access: NodeAccess) -> Result<Opened> {
     let begun = Instant::now();
     loop {
-        let found = newest(set, access.timeout).await?;
+        let found = newest(set, &access.session).await?;
         check_readable(set, &found.map)?;
         let links = join_all(found.map.nodes.iter().zip(&found.map.map.members).map(|(node, entry)| async {
             match entry.state {
@@ -342,7 +344,7 @@ async fn open_reader(set: &DriveSet, options: &OpenOptions, access: NodeAccess) 
         let certain = !unmarked || !found.map.map.open || decides;
         // No waiting changes this.
         let refused = links.iter().any(|link| link.as_ref().is_err_and(|error| error.fact() == Some(Fact::Refused)));
-        if !certain && !refused && begun.elapsed() < access.timeout {
+        if !certain && !refused && begun.elapsed() < access.session.timeout {
             sleep(LOOK_AGAIN).await;
             continue;
         }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use cheetah_error::{Error, Result};
 use cheetah_kit::random;
@@ -19,6 +18,7 @@ use crate::file::{DriveFile, SetNode};
 use crate::lease::Fence;
 use crate::node::export::{KeptExports, NodeExport};
 use crate::node::open::NodeAccess;
+use crate::session::Session;
 
 /// The state of a writer's leases and connections, shared with its tasks.
 pub(crate) struct Shared {
@@ -170,9 +170,9 @@ impl Shared {
         self.newest_file().spares
     }
 
-    /// How long a node may take to answer.
-    pub fn timeout(&self) -> Duration {
-        self.access.timeout
+    /// What nodes are called with.
+    pub fn session(&self) -> &Session {
+        &self.access.session
     }
 
     /// Changes the drive file.
@@ -186,8 +186,8 @@ impl Shared {
     }
 
     /// The export of a node of the set, over a kept connection; `None` for a foreign server.
-    pub fn export(&self, node: &SetNode, timeout: Duration) -> Option<NodeExport> {
-        self.exports.of(node, timeout)
+    pub fn export(&self, node: &SetNode, session: &Session) -> Option<NodeExport> {
+        self.exports.of(node, session)
     }
 
     /// Notes the node that a member is about to move to.

@@ -60,7 +60,7 @@ impl Shared {
         let text = map.text(&self.set.lock());
         let (sender, mut answers) = mpsc::unbounded_channel();
         for Elector { slot, node, token, counts } in electors {
-            if let (Some(export), Some(token)) = (self.exports.of(node, STORE_TIMEOUT), token) {
+            if let (Some(export), Some(token)) = (self.exports.of(node, &self.session().within(STORE_TIMEOUT)), token) {
                 let new = NewMap { token: (*token).to_owned(), epoch: map.map.epoch, map: text.clone() };
                 let (sender, counts, stored) = (sender.clone(), *counts, self.stores.store(*slot, export, new));
                 self.stores.spawn(async move {

@@ -3,11 +3,11 @@
 use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
 use cheetah_drive::create::{create, create_unless};
-use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
+use cheetah_drive::destroy::{WipeOutcome, destroy};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
-use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions};
+use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions, Session};
 use cheetah_error::Fact;
 use cheetah_error::next::{self, Lease};
 
@@ -35,13 +35,13 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     let gone = drive.device().read(ByteRange::new(UNIT - 1, 2)).await.unwrap_err();
     assert_eq!(gone.errno(), 5, "{gone}");
 
-    let now = status(&file, TIMEOUT).await.unwrap();
+    let now = status(&file, &session()).await.unwrap();
     assert!(!now.healthy && now.nodes[1].state == NodeState::Lost && now.nodes[1].problem.is_some());
     drop(drive);
-    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await;
+    let destroyed = destroy(&file, destroy_options(false)).await;
     let kept = destroyed.map_or(true, |destroyed| !destroyed.file_removed);
     assert!(kept && lab.path().exists(), "without it the rest could not be freed");
-    let destroyed = destroy(&file, DestroyOptions { force: true, timeout: TIMEOUT }).await.unwrap();
+    let destroyed = destroy(&file, destroy_options(true)).await.unwrap();
     assert!(!destroyed.is_clean() && matches!(destroyed.nodes[1].outcome, WipeOutcome::Unreachable { .. }));
     assert_eq!((lab.exports(), lab.files().len()), (0, 0));
 }
@@ -50,7 +50,7 @@ async fn a_dead_node_loses_exactly_its_ranges() {
 async fn status_reports_a_node_whose_nbd_port_is_dead_although_its_control_port_answers() {
     let lab = Lab::new(&[8 * MIB]);
     let mut file = lab.loaded(STRIPE, &image(MIB)).await;
-    assert!(status(&file, TIMEOUT).await.unwrap().healthy);
+    assert!(status(&file, &session()).await.unwrap().healthy);
     // One port at which nothing listens, and one at which a server accepts and does not greet.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("nbd://{}/x", silent.local_addr().unwrap());
@@ -61,14 +61,14 @@ async fn status_reports_a_node_whose_nbd_port_is_dead_although_its_control_port_
         let mut file = file.clone();
         let name = file.sets[0].nodes[0].uri().unwrap().export;
         file.sets[0].nodes[0].nbd = nbd.replace("/x", &format!("/{name}"));
-        let node = status(&file, short).await.unwrap().nodes.remove(0);
+        let node = status(&file, &session().within(short)).await.unwrap().nodes.remove(0);
         assert_eq!(node.state, state, "{node:?}");
         assert!(node.problem.as_ref().is_some_and(|text| text.contains(problem)), "{node:?}");
     }
     // Its memory can still be freed over the control port.
     file.sets[0].nodes[0].nbd =
         file.sets[0].nodes[0].nbd.replace(&lab.nodes[0].nbd_address().to_string(), "127.0.0.1:1");
-    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    let destroyed = destroy(&file, destroy_options(false)).await.unwrap();
     assert!(destroyed.is_clean() && matches!(destroyed.nodes[0].outcome, WipeOutcome::Wiped { .. }));
 }
 
@@ -77,8 +77,8 @@ async fn a_node_that_dies_under_an_open_drive_causes_errors_not_zeros() {
     let mut lab = Lab::new(&[8 * MIB, 8 * MIB]);
     let bytes = vec![0xa5; 4 << 20];
     let file = lab.loaded(STRIPE, &bytes).await;
-    let timeout = std::time::Duration::from_secs(5);
-    let drive = Drive::open(&file, OpenOptions { timeout, ..options(false) }).await.unwrap();
+    let session = Session { timeout: std::time::Duration::from_secs(5), ..session() };
+    let drive = Drive::open(&file, OpenOptions { session, ..options(false) }).await.unwrap();
     lab.nodes.remove(0).shutdown().await;
     for unit in 0..8 {
         let read = drive.device().read(ByteRange::new(unit * UNIT, UNIT)).await;
@@ -101,12 +101,12 @@ async fn a_restarted_node_is_refused_as_empty() {
         let refusal = Drive::open(&file, options(writable)).await.err().unwrap();
         assert_eq!(refusal.fact(), Some(Fact::Restarted), "{refusal}");
     }
-    assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[1].state, NodeState::Restarted);
+    assert_eq!(status(&file, &session()).await.unwrap().nodes[1].state, NodeState::Restarted);
     let report = verified(&file).await;
     assert!(report.mismatched.is_empty(), "lost bytes are unreadable, not different");
     assert_eq!(report.unreadable[0].range(), ByteRange::new(UNIT, UNIT));
 
-    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    let destroyed = destroy(&file, destroy_options(false)).await.unwrap();
     assert!(destroyed.is_clean());
     assert_eq!(destroyed.nodes[1].outcome, WipeOutcome::Gone);
 }
@@ -122,7 +122,7 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
     assert!(refusal.has_next(Lease::ForceLease), "{refusal}");
     let reader = Drive::open(&file, options(false)).await.unwrap();
     assert!(reader.device().read(ByteRange::new(0, 10)).await.unwrap() == [1; 10][..], "readers are welcome");
-    let refusal = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap_err().to_string();
+    let refusal = destroy(&file, destroy_options(false)).await.unwrap_err().to_string();
     assert!(refusal.contains("is in use"), "{refusal}");
 
     let second = Drive::open(&file, OpenOptions { force_lease: true, ..options(true) }).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_stopped_creation_leaves_nothing() {
         match create_unless(request.clone(), stop).await {
             Ok(file) => {
                 assert_eq!(lab.exports(), 2);
-                destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+                destroy(&file, destroy_options(false)).await.unwrap();
             }
             Err(error) => {
                 assert_eq!(error.to_string(), "stopped by SIGINT before the drive was made");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use cheetah_drive::create::{CreateRequest, create};
-use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
+use cheetah_drive::destroy::{WipeOutcome, destroy};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
@@ -46,7 +46,7 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
 
 async fn found(socket: &Path) -> Vec<AvailableNode> {
     let spec: NodeSpec = format!("nbd+unix:///?socket={}", socket.display()).parse().unwrap();
-    find(&[spec], &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
+    find(&[spec], &FindOptions::new(session())).await.unwrap()
 }
 
 /// Loads, verifies and destroys a drive over a foreign server and a Cheetah node.
@@ -62,8 +62,8 @@ async fn drive_over(socket: &Path, layout: Layout) {
     load(&mut file, device(&bytes), load_options(), |_| {}).await.unwrap();
     let report = verified(&file).await;
     assert!(report.is_ok(), "{report:?}");
-    assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[0].state, NodeState::Foreign);
-    let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+    assert_eq!(status(&file, &session()).await.unwrap().nodes[0].state, NodeState::Foreign);
+    let destroyed = destroy(&file, destroy_options(false)).await.unwrap();
     assert_eq!(destroyed.nodes[0].outcome, WipeOutcome::Foreign);
     assert_eq!(lab.exports(), 0);
 }

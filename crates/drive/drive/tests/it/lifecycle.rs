@@ -3,7 +3,7 @@
 use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::create::{CreateRequest, EnlargeRequest, create, enlarge};
-use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
+use cheetah_drive::destroy::{WipeOutcome, destroy};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::JoinListener;
@@ -17,6 +17,7 @@ use cheetah_drive::{
 use cheetah_error::next;
 use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
+use cheetah_tls::CredentialSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loaded_image_is_verified_and_saved_unchanged() {
@@ -52,12 +53,12 @@ async fn a_loaded_image_is_verified_and_saved_unchanged() {
         assert!(std::fs::read(&out).unwrap() == bytes);
         drive.close().await.unwrap();
 
-        let now = status(&file, TIMEOUT).await.unwrap();
+        let now = status(&file, &session()).await.unwrap();
         assert!(now.healthy && now.nodes.iter().all(|node| node.state == NodeState::Ok), "{now:?}");
         let used: u64 = now.nodes.iter().filter_map(|node| node.used_bytes).sum();
         assert!(used < bytes.len() as u64, "zeros take no memory");
 
-        let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+        let destroyed = destroy(&file, destroy_options(false)).await.unwrap();
         assert!(destroyed.is_clean() && destroyed.file_removed);
         let wiped = |outcome: &WipeOutcome| matches!(outcome, WipeOutcome::Wiped { receipt, .. } if receipt.statement.wiped_bytes > 0 && receipt.statement.verified_zero);
         assert!(destroyed.nodes.iter().all(|node| wiped(&node.outcome)), "{destroyed:?}");
@@ -78,7 +79,7 @@ async fn a_drive_in_use_is_enlarged_and_its_users_see_that_when_they_open_it_aga
         size: DriveSize::Bytes(3 * MIB + 1),
         parts: 1,
         thin: false,
-        timeout: TIMEOUT,
+        session: session(),
     };
 
     let reader = Drive::open(&file, options(false)).await.unwrap();
@@ -170,11 +171,11 @@ async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses() {
     let mut file = create(lab.request(parity, size).await).await.unwrap();
     assert_eq!((file.sets[0].epoch, file.size, file.losses_max()), (1, 4 * MIB, 1));
     assert_eq!(DriveFile::load(&file.path).unwrap(), file);
-    let now = status(&file, TIMEOUT).await.unwrap();
+    let now = status(&file, &session()).await.unwrap();
     assert!(now.healthy && now.survives_losses == Some(1), "{now:?}");
     let nodes = lab.found().await;
     let request =
-        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, parts: 1, thin: false, timeout: TIMEOUT };
+        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, parts: 1, thin: false, session: session() };
     let refusal = enlarge(&mut file, request).await.unwrap_err().to_string();
     assert!(refusal.contains("survives the loss of 1, and a stripe of 64KiB that of 0"), "{refusal}");
 }
@@ -213,7 +214,8 @@ async fn a_second_load_leaves_nothing_of_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_join_in_order_and_once() {
-    let mut gather = JoinListener::listen("127.0.0.1:0".parse().unwrap(), 2, false).await.unwrap();
+    let mut gather =
+        JoinListener::listen("127.0.0.1:0".parse().unwrap(), 2, false, &CredentialSet::default()).await.unwrap();
     let examiner = gather.address().to_string();
     let join = |name: &str| {
         let mut config = NodeConfig::new(2 * MIB, "127.0.0.1:0".parse().unwrap());
@@ -240,7 +242,7 @@ async fn nodes_join_in_order_and_once() {
         thin: true,
         spares: Vec::new(),
         seal: None,
-        timeout: TIMEOUT,
+        session: session(),
     };
     let file = create(request).await.unwrap();
     let drive = Drive::open(&file, options(true)).await.unwrap();
@@ -258,7 +260,7 @@ async fn an_announced_node_is_found() {
     let mut config = NodeConfig::new(2 * MIB, "127.0.0.1:0".parse().unwrap());
     config.announce = true;
     let node = Node::start(config).unwrap();
-    let options = FindOptions { timeout: TIMEOUT, browse: std::time::Duration::from_secs(3) };
+    let options = FindOptions { session: session(), browse: std::time::Duration::from_secs(3) };
     let instance = node.status().instance;
     let is_it =
         |found: &AvailableNode| matches!(&found.place, NodePlace::Node { instance: other, .. } if *other == instance);
@@ -291,7 +293,8 @@ fn multicast() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listening_for_joins_beyond_loopback_needs_insecure() {
-    let error = JoinListener::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
+    let error =
+        JoinListener::listen("0.0.0.0:0".parse().unwrap(), 1, false, &CredentialSet::default()).await.err().unwrap();
     assert!(error.is_misuse() && error.has_next(next::Room::SayRoomOrInsecure), "{error}");
 }
 
@@ -299,7 +302,7 @@ async fn listening_for_joins_beyond_loopback_needs_insecure() {
 async fn duplicate_and_missing_nodes_are_errors() {
     let lab = Lab::new(&[2 * MIB]);
     let port = lab.nodes[0].nbd_address().port();
-    let options = FindOptions { timeout: TIMEOUT, ..FindOptions::default() };
+    let options = FindOptions::new(session());
     let twice = [spec(&lab.nodes[0]), format!("localhost:{port}").parse().unwrap()];
     let error = find(&twice, &options).await.unwrap_err();
     assert!(error.is_misuse(), "{error}");

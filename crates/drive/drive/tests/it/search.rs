@@ -70,7 +70,7 @@ async fn collected(mut batches: BoxStream<'static, cheetah_error::Result<Batch>>
 /// The hits in a drive, searched at its nodes, and what was searched where.
 async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
     let search = Arc::new(Search::new(order).unwrap());
-    let NearSearch { batches, done } = search_at_nodes(file, device, (order, &search), TIMEOUT, 2).await.unwrap();
+    let NearSearch { batches, done } = search_at_nodes(file, device, (order, &search), &session(), 2).await.unwrap();
     let hits = collected(batches, file.size).await;
     let done = done.lock().clone();
     assert_eq!(done.node_bytes.values().chain(done.here_bytes.values()).sum::<u64>(), file.size, "{done:?}");
@@ -249,7 +249,7 @@ async fn what_nodes_searched_of_a_drive_that_missed_writes_meanwhile_is_read_aga
     let order = order(8);
     let search = Arc::new(Search::new(&order).unwrap());
     // It asks the nodes, and searches nothing before its results are asked for.
-    let begun = search_at_nodes(&file, &reader.device(), (&order, &search), TIMEOUT, 2).await.unwrap();
+    let begun = search_at_nodes(&file, &reader.device(), (&order, &search), &session(), 2).await.unwrap();
     let writer = Drive::open(&file, options(true)).await.unwrap();
     lab.nodes.remove(1).shutdown().await;
     for unit in 0..60 {

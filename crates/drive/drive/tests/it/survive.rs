@@ -8,7 +8,7 @@ use cheetah_control::ControlClient;
 use cheetah_control::api::LeaseRequest;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::check::{CheckOptions, check};
-use cheetah_drive::destroy::{DestroyOptions, destroy};
+use cheetah_drive::destroy::destroy;
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
 use cheetah_drive::status::status;
@@ -27,7 +27,7 @@ async fn read_all(file: &DriveFile) -> Data {
 }
 
 async fn repaired(file: &mut DriveFile, spares: Vec<AvailableNode>) -> Repaired {
-    repair(file, RepairOptions { spares, force_lease: false, timeout: TIMEOUT }, |_| {}).await.unwrap()
+    repair(file, RepairOptions { spares, force_lease: false, session: session() }, |_| {}).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +70,7 @@ async fn zeros_over_a_whole_drive_send_no_redundancy_as_bytes_and_survive_a_loss
         writer.close().await.unwrap();
         assert!(read_all(&file).await.is_zero());
         let checked =
-            check(&file, CheckOptions { force_lease: false, timeout: TIMEOUT }, |_| {}).await.unwrap().checked;
+            check(&file, CheckOptions { force_lease: false, session: session() }, |_| {}).await.unwrap().checked;
         assert!(checked.is_sound() && !checked.has_found(), "{layout:?}: {checked:?}");
         lab.nodes.remove(1).shutdown().await;
         assert!(read_all(&file).await.is_zero());
@@ -114,7 +114,7 @@ async fn a_node_lost_under_an_open_drive_costs_no_error_and_no_byte() {
         // With the old drive file, and with the current one.
         assert!(read_all(&file).await == expected[..]);
         assert!(read_all(&DriveFile::load(&file.path).unwrap()).await == expected[..]);
-        assert!(!status(&file, TIMEOUT).await.unwrap().healthy);
+        assert!(!status(&file, &session()).await.unwrap().healthy);
     }
 }
 
@@ -174,7 +174,7 @@ async fn a_drive_file_with_several_hard_links_can_only_be_read() {
         assert_eq!(read_all(&file).await.len(), MIB);
         std::fs::remove_file(&other).unwrap();
         Drive::open(&file, options(true)).await.unwrap().close().await.unwrap();
-        destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
+        destroy(&file, destroy_options(false)).await.unwrap();
     }
 }
 
@@ -242,7 +242,7 @@ async fn two_writers_never_write_at_once() {
 /// Ends the leases of a writer at the first nodes, as if they had expired while the writer's process was stopped.
 async fn end_leases(file: &DriveFile, nodes: usize) {
     for node in file.nodes().take(nodes) {
-        let (control, export) = (ControlClient::new(node.http.as_ref().unwrap()), node.uri().unwrap().export);
+        let (control, export) = (ControlClient::new(node.http.as_ref().unwrap(), None), node.uri().unwrap().export);
         let request = LeaseRequest { holder: "another".into(), ttl_s: 300, force: true };
         let token = control.acquire_lease(&export, &request).await.unwrap().token;
         control.release_lease(&export, &token).await.unwrap();
@@ -272,7 +272,7 @@ async fn a_writer_whose_leases_have_ended_goes_on_without_a_loss_if_nobody_else_
             assert!(device.read(ByteRange::new(there_at, 8192)).await.unwrap() == there[..]);
         }
         writer.close().await.unwrap();
-        assert!(status(&file, TIMEOUT).await.unwrap().healthy, "{layout:?}");
+        assert!(status(&file, &session()).await.unwrap().healthy, "{layout:?}");
         assert!(read_all(&file).await.slice(0, 8192) == vec![2 * nodes as u8; 8192][..]);
     }
 }
@@ -307,7 +307,7 @@ async fn a_writer_whose_leases_have_ended_writes_nothing_more_if_another_wrote_m
         first.close().await.ok();
         let content = read_all(&file).await;
         assert!(content.slice(0, 8192) == [2; 8192][..] && content.slice(8192, file.size - 8192).is_zero());
-        let status = status(&file, TIMEOUT).await.unwrap();
+        let status = status(&file, &session()).await.unwrap();
         assert!(status.healthy, "nothing of the first writer's last writes is anywhere");
     }
 }
@@ -322,7 +322,7 @@ async fn a_writer_whose_leases_have_ended_uses_no_node_where_too_few_are_left_to
     // writer's.
     end_leases(&file, file.nodes().count()).await;
     let last = file.nodes().last().unwrap();
-    let (control, export) = (ControlClient::new(last.http.as_ref().unwrap()), last.uri().unwrap().export);
+    let (control, export) = (ControlClient::new(last.http.as_ref().unwrap(), None), last.uri().unwrap().export);
     let held = control.map(&export).await.unwrap().unwrap();
     lab.nodes.remove(1).shutdown().await;
     lab.nodes.remove(0).shutdown().await;
@@ -432,7 +432,7 @@ async fn without_a_spare_repair_says_how_much_memory_is_needed() {
 /// Waits until a drive survives as many losses as its layout allows.
 async fn until_whole(file: &DriveFile) {
     let begun = std::time::Instant::now();
-    while !status(file, TIMEOUT).await.unwrap().healthy {
+    while !status(file, &session()).await.unwrap().healthy {
         assert!(begun.elapsed() < TIMEOUT, "the drive is not repaired");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -451,12 +451,12 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         lab.nodes.remove(1).shutdown().await;
         lab.nodes.push(start_node_at(16 * MIB, address));
         let spare = start_node(16 * MIB);
-        assert!(refetch::is_needed(&file, TIMEOUT).await.unwrap());
+        assert!(refetch::is_needed(&file, &session()).await.unwrap());
         let options = |source: &[u8], spares| RefetchOptions {
             source: device(source),
             spares,
             force_lease: true,
-            timeout: TIMEOUT,
+            session: session(),
         };
         let named = vec![lab.found_at(&spare).await];
         let few = refetch::refetch(&mut file, &options(&bytes, Vec::new()), |_| {}).await.unwrap_err();
@@ -468,12 +468,12 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         let error = refetch::refetch(&mut file, &options(&changed, named.clone()), |_| {}).await.unwrap_err();
         assert!(error.is_evidence(), "{error}");
         assert!(Drive::open(&old, crate::common::options(false)).await.is_err());
-        assert!(!status(&old, TIMEOUT).await.unwrap().healthy);
+        assert!(!status(&old, &session()).await.unwrap().healthy);
 
         let fetched = refetch::refetch(&mut file, &options(&bytes, named), |_| {}).await.unwrap();
         assert!((1..=bytes.len() as u64).contains(&fetched.bytes()), "{fetched:?}");
-        assert!(!refetch::is_needed(&file, TIMEOUT).await.unwrap());
-        assert!(status(&old, TIMEOUT).await.unwrap().healthy);
+        assert!(!refetch::is_needed(&file, &session()).await.unwrap());
+        assert!(status(&old, &session()).await.unwrap().healthy);
         assert!(verified(&old).await.is_ok());
         // Redundancy is complete again. The old drive file names none of the remaining nodes.
         lab.nodes.remove(0).shutdown().await;
@@ -490,7 +490,7 @@ async fn what_was_written_since_the_load_is_not_replaced_by_what_the_source_hold
     let mut file = DriveFile::load(&file.path).unwrap();
     lab.nodes.remove(2).shutdown().await;
     lab.nodes.remove(1).shutdown().await;
-    let from = RefetchOptions { source: device(&bytes), spares: Vec::new(), force_lease: true, timeout: TIMEOUT };
+    let from = RefetchOptions { source: device(&bytes), spares: Vec::new(), force_lease: true, session: session() };
     let refusal = refetch::refetch(&mut file, &from, |_| {}).await.unwrap_err();
     assert!(refusal.is_evidence(), "{refusal}");
 }

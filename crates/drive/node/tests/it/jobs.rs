@@ -20,7 +20,7 @@ const UNITS: u64 = 32;
 async fn lending(threads: usize) -> (Node, ControlClient) {
     let config = NodeConfig { scan_threads: NonZeroUsize::new(threads), ..NodeConfig::new(8 << 20, loopback(0)) };
     let node = Node::start(config).unwrap();
-    let client = ControlClient::new(node.http_address());
+    let client = ControlClient::new(node.http_address(), None);
     client.create_export(&NewExport::reserved("e", UNITS * UNIT)).await.unwrap();
     let export = node.exports().open("e", &[]).unwrap();
     export.device.write(0, vec![7; (UNITS * UNIT) as usize].into(), false).await.unwrap();

@@ -21,7 +21,7 @@ pub fn loopback(port: u16) -> SocketAddr {
 
 pub fn start() -> (Node, ControlClient) {
     let node = Node::start(NodeConfig { name: "desk-7".into(), ..NodeConfig::new(8 * MIB, loopback(0)) }).unwrap();
-    let client = ControlClient::new(node.http_address());
+    let client = ControlClient::new(node.http_address(), None);
     (node, client)
 }
 
@@ -305,7 +305,9 @@ async fn a_request_with_a_foreign_host_header_is_refused() {
     }
     // Cheetah's own client may know the node under any name.
     let port = node.http_address().port();
-    assert!(client.status().await.is_ok() && ControlClient::new(format!("localhost:{port}")).status().await.is_ok());
+    assert!(
+        client.status().await.is_ok() && ControlClient::new(format!("localhost:{port}"), None).status().await.is_ok()
+    );
 }
 
 #[tokio::test]

@@ -128,8 +128,8 @@ impl Stage {
     }
 
     fn control(&self, actor: Actor) -> ControlClient {
-        let client = ControlClient::new(self.node.http_address()).with_timeout(Duration::from_secs(30));
-        client.with_credential(self.credential(actor))
+        let credential = self.credential(actor);
+        ControlClient::new(self.node.http_address(), credential.as_ref()).with_timeout(Duration::from_secs(30))
     }
 
     /// The export, empty, without a lease. Returns the token of a new lease.
@@ -165,7 +165,7 @@ impl Stage {
         let at = self.node.nbd_address();
         let address = Address::Tcp { host: at.ip().to_string(), port: at.port() };
         let config = ClientConfig {
-            credential: self.credential(actor),
+            credentials: self.credential(actor).into(),
             expected: Expected::role(Role::Node),
             writable: lease.is_some(),
             contexts: lease.map(|token| format!("x-cheetah:lease/{token}")).into_iter().collect(),
@@ -273,7 +273,7 @@ async fn a_list_of_revoked_certificates_is_taken_from_any_member_if_the_room_sig
     for actor in [Actor::Stranger, Actor::Revoked, Actor::Clear] {
         assert!(stage.control(actor).replace_revocations(list.clone()).await.is_err(), "{actor:?}");
     }
-    let client = ControlClient::new(stage.node.http_address()).with_credential(Some(victim));
+    let client = ControlClient::new(stage.node.http_address(), Some(&victim));
     assert!(client.status().await.is_err(), "it is revoked now");
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_error::{Fact, Next};
-use cheetah_tls::{Credential, Expected, Identity, Role, Transport, credential_store};
+use cheetah_tls::{Credential, Expected, Identity, Role, Transport};
 use http_body_util::Full;
 use hyper::{Method, Response};
 use serde::Serialize;
@@ -140,23 +140,16 @@ impl ControlError {
 type Result<T> = std::result::Result<T, ControlError>;
 
 impl ControlClient {
-    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet. Calls have TLS if
-    /// this process is in a room, and then the node must be a node of that room.
-    pub fn new(addr: impl ToString) -> Self {
+    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet. Calls have TLS if there is a
+    /// credential, and then the node must be a node of its room.
+    pub fn new(addr: impl ToString, credential: Option<&Credential>) -> Self {
         Self {
             addr: addr.to_string(),
             timeout: Duration::from_secs(10),
-            credential: credential_store::default(),
+            credential: credential.cloned(),
             expected: Expected::role(Role::Node),
             kept: None,
         }
-    }
-
-    /// Sets the credential for TLS; `None`: calls are not encrypted.
-    #[must_use]
-    pub fn with_credential(self, credential: Option<Credential>) -> Self {
-        let kept = self.kept.map(|_| Arc::default());
-        Self { credential, kept, ..self }
     }
 
     /// Sets the identity that the server must have, if calls have TLS (default: a node).

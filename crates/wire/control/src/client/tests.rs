@@ -28,7 +28,7 @@ async fn server(at: &str, connections: &Arc<AtomicUsize>) -> (SocketAddr, JoinHa
 async fn calls_that_may_arrive_twice_share_a_connection_that_is_kept() {
     let connections = Arc::default();
     let (at, _) = server("127.0.0.1:0", &connections).await;
-    let client = ControlClient::new(at).with_credential(None);
+    let client = ControlClient::new(at, None);
     let kept = client.clone().keeping_connection();
     for _ in 0..5 {
         assert_eq!(kept.clone().with_timeout(Duration::from_secs(60)).get::<u32>("/").await, Ok(7));
@@ -46,7 +46,7 @@ async fn calls_that_may_arrive_twice_share_a_connection_that_is_kept() {
 async fn a_kept_connection_that_the_server_has_cut_is_replaced() {
     let connections = Arc::default();
     let (at, serving) = server("127.0.0.1:0", &connections).await;
-    let kept = ControlClient::new(at).with_credential(None).keeping_connection();
+    let kept = ControlClient::new(at, None).keeping_connection();
     assert_eq!(kept.get::<u32>("/").await, Ok(7));
     serving.abort();
     assert!(serving.await.is_err());

@@ -43,7 +43,7 @@ use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, ENOENT, ENOKEY, ESTALE, E
 use cheetah_device::fatal_reads::ByAddress;
 use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
-use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
+use cheetah_tls::{CredentialSet, Expected, Refusal, Role, Roles, Transport};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -82,8 +82,8 @@ pub struct ClientConfig {
     pub uri: NbdUri,
     /// The role and the key that the server must have, if the connection has TLS.
     pub expected: Expected,
-    /// The credential for TLS; the process's if `None`. It is not used if the URI names certificates.
-    pub credential: Option<Credential>,
+    /// The credentials for TLS. They are not used if the URI names certificates.
+    pub credentials: CredentialSet,
     /// The name for errors and logs.
     pub name: Arc<str>,
     /// Metadata contexts that the server must grant, also when a connection is replaced.
@@ -110,14 +110,15 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// One connection, read-only, with a time-out of 10 s, to any member of the room other than a node.
+    /// One connection, read-only, with a time-out of 10 s, without credentials; with one, to any member of the room other than a
+    /// node.
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
         let timeout = Duration::from_secs(10);
         Self {
             uri,
             expected: Expected::roles(SOURCES),
-            credential: None,
+            credentials: CredentialSet::default(),
             name,
             contexts: Vec::new(),
             writable: false,
@@ -189,7 +190,7 @@ impl Client {
         };
         let tls = config
             .uri
-            .tls(config.credential.as_ref(), config.expected)
+            .tls(&config.credentials, config.expected)
             .map_err(|error| cannot_connect(&config, &error.into()))?;
         let to = Destination { address: config.uri.address.clone(), tls };
         let (address, limit) = (&to.address, config.timeout);

@@ -50,7 +50,7 @@ async fn start(credential: Option<&Credential>, config: ServerConfig) -> SocketA
 fn config(to: SocketAddr, credential: &Credential, role: Role) -> ClientConfig {
     let address = Address::Tcp { host: to.ip().to_string(), port: to.port() };
     ClientConfig {
-        credential: Some(credential.clone()),
+        credentials: Some(credential.clone()).into(),
         expected: Expected::role(role),
         timeout: PATIENCE,
         ..ClientConfig::new(NbdUri::new(address, ""))
@@ -396,8 +396,8 @@ async fn nothing_of_the_content_is_on_the_wire_with_tls_and_all_of_it_in_clear()
     for secured in [true, false] {
         let (tap, seen) = tap(start(secured.then_some(&node), ServerConfig::default()).await).await;
         let examiner = config(tap, &room.credential("desk", Role::Examiner), Role::Node);
-        let credential = examiner.credential.clone().filter(|_| secured);
-        let client = Client::connect(ClientConfig { credential, writable: true, ..examiner }).await.unwrap();
+        let credentials = examiner.credentials.acting_as().filter(|_| secured).cloned().into();
+        let client = Client::connect(ClientConfig { credentials, writable: true, ..examiner }).await.unwrap();
         let content = pattern(1 << 20, 77);
         client.write(0, Data::from(content.clone()), false).await.unwrap();
         assert!(client.read(ByteRange::new(0, 1 << 20)).await.unwrap().into_bytes()[..] == content[..]);
@@ -486,7 +486,7 @@ async fn servers_of_others_with_tls_are_read_with_the_right_certificates_only() 
     refused(config(format!("nbd://localhost:{port}/"))).await;
     // A member of a room accepts no server outside of the room.
     let member = room.credential("desk", Role::Examiner);
-    let usual = ClientConfig { credential: Some(member), ..config(format!("nbd://localhost:{port}/")) };
+    let usual = ClientConfig { credentials: Some(member).into(), ..config(format!("nbd://localhost:{port}/")) };
     refused(usual).await;
     nbdkit.kill().unwrap();
     nbdkit.wait().unwrap();

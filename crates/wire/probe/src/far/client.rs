@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cheetah_control::http::caller::{CallError, Caller, Deadline, parse, words};
-use cheetah_tls::{Expected, Role, Roles, credential_store};
+use cheetah_tls::{Credential, Expected, Role, Roles};
 use http_body_util::{Empty, Full};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
@@ -31,8 +31,9 @@ const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client of one far end. It opens a connection for each request.
 #[derive(Debug, Clone, Copy)]
-pub struct FarClient {
+pub struct FarClient<'a> {
     address: SocketAddr,
+    credential: Option<&'a Credential>,
     patience: Duration,
 }
 
@@ -70,11 +71,11 @@ pub enum FarError {
 
 type Result<T> = std::result::Result<T, FarError>;
 
-impl FarClient {
-    /// Creates a client of the far end at `address`. Sends nothing yet.
+impl<'a> FarClient<'a> {
+    /// Creates a client of the far end at `address`. Sends nothing yet. Requests have TLS if there is a credential.
     #[must_use]
-    pub const fn new(address: SocketAddr) -> Self {
-        Self { address, patience: PATIENCE }
+    pub const fn new(address: SocketAddr, credential: Option<&'a Credential>) -> Self {
+        Self { address, credential, patience: PATIENCE }
     }
 
     /// Sets the time-out of requests that are answered at once; the default is 5 s.
@@ -185,7 +186,7 @@ impl FarClient {
     }
 
     async fn connect(&self, deadline: Deadline) -> Result<Caller> {
-        let tls = credential_store::default().map(|credential| credential.client(Expected::roles(FAR_ENDS)));
+        let tls = self.credential.map(|credential| credential.client(Expected::roles(FAR_ENDS)));
         let tls = tls.transpose().map_err(|error| self.failed(CallError::NoTls(io::Error::other(error))))?;
         let caller = Caller::connect(&self.address.to_string(), tls.as_ref(), deadline).await;
         caller.map_err(|error| self.failed(error))

@@ -89,7 +89,11 @@ enum TrainsError {
 /// # Errors
 ///
 /// If there is no far end.
-pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
+pub async fn measure(
+    client: FarClient<'_>,
+    request: FarRequest,
+    problems: &mut Vec<String>,
+) -> Result<FarEnd, FarError> {
     let about = client.about().await?;
     let mut far = FarEnd { name: format!("{} ({})", about.name, about.version), ..FarEnd::default() };
     let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
@@ -131,7 +135,7 @@ fn plan(about: &FarInfo) -> TrainPlan {
 }
 
 /// Measures the capacity there by trains that we send from an ordinary socket, stamped at the far end.
-async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, TrainsError> {
+async fn trains_to(client: FarClient<'_>, about: &FarInfo) -> Result<Capacity, TrainsError> {
     let plan = plan(about);
     let pattern = plan.pattern();
     let here = our_address(client.address())?;
@@ -185,7 +189,7 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
 }
 
 /// Measures the capacity back by trains that the far end sends, stamped here.
-async fn trains_from(client: FarClient, about: &FarInfo) -> Result<Capacity, TrainsError> {
+async fn trains_from(client: FarClient<'_>, about: &FarInfo) -> Result<Capacity, TrainsError> {
     if !about.sends {
         return Err(TrainsError::SendsNone);
     }

@@ -27,17 +27,17 @@ fn run(test: impl AsyncFn()) {
 }
 
 /// A far end that takes every caller for `peer`.
-async fn far_end(sends: bool, peer: IpAddr) -> FarClient {
+async fn far_end(sends: bool, peer: IpAddr) -> FarClient<'static> {
     let caller = Caller { peer: SocketAddr::new(peer, 9), here: SocketAddr::new(LOOPBACK, 9) };
     let app = router(FarConfig { name: "far".into(), sends }).layer(Extension(caller));
     let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move { axum::serve(listener, app).await });
-    FarClient::new(address)
+    FarClient::new(address, None)
 }
 
 /// The status of a request that is made by hand.
-async fn status(far: FarClient, method: &'static str, path: String, body: String, kind: &'static str) -> u16 {
+async fn status(far: FarClient<'static>, method: &'static str, path: String, body: String, kind: &'static str) -> u16 {
     let asked = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(far.address()).expect("connected");
         let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n");
@@ -49,7 +49,7 @@ async fn status(far: FarClient, method: &'static str, path: String, body: String
     asked.await.expect("no panic").expect("a status")
 }
 
-async fn post(far: FarClient, path: &str, body: &str) -> u16 {
+async fn post(far: FarClient<'static>, path: &str, body: &str) -> u16 {
     status(far, "POST", path.into(), body.into(), "application/json").await
 }
 
@@ -271,12 +271,12 @@ fn a_silent_address_and_another_server_give_different_errors() {
     run(async || {
         let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
         let silent =
-            FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
+            FarClient::new(listener.local_addr().expect("its address"), None).with_patience(Duration::from_millis(50));
         assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
         drop(listener);
         assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
         let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
-        let other = FarClient::new(listener.local_addr().expect("its address"));
+        let other = FarClient::new(listener.local_addr().expect("its address"), None);
         tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
         assert!(matches!(other.about().await, Err(FarError::NotOne { .. })));
     });
@@ -291,7 +291,7 @@ fn messages_of_a_far_end_are_safe_to_print() {
         let refusal = (StatusCode::SERVICE_UNAVAILABLE, Json(serde_json::json!({ "error": escape })));
         let app = axum::Router::new().route("/v1/probe", get(|| async { Json(about) })).fallback(|| async { refusal });
         let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
-        let far = FarClient::new(listener.local_addr().expect("its address"));
+        let far = FarClient::new(listener.local_addr().expect("its address"), None);
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut problems = Vec::new();
         let request = FarRequest { bulk_to: Duration::ZERO, ..FarRequest::default() };
@@ -309,7 +309,8 @@ fn messages_of_a_far_end_are_safe_to_print() {
 fn a_refusal_that_never_ends_is_not_waited_for() {
     run(async || {
         let listener = std::net::TcpListener::bind((LOOPBACK, 0)).expect("a port");
-        let far = FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
+        let far =
+            FarClient::new(listener.local_addr().expect("its address"), None).with_patience(Duration::from_millis(50));
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("called");
             let mut asked = [0; 1000];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use cheetah_acquire::acquire::{Report, acquire};
 use cheetah_acquire::order::{AcquireEvent, ErrorsMax, Request};
 use cheetah_device::{ByteRange, DynDevice};
+use cheetah_drive::Session;
 use cheetah_error::Result;
 use cheetah_image::ewf::Ewf;
 use cheetah_image::ewf::write::E01Options;
@@ -24,7 +25,11 @@ pub fn request(disk: &Arc<Disk>, dir: &Path, names: &[&str]) -> Request {
         errors_max: ErrorsMax::Unlimited,
         retry_for: Duration::ZERO,
         e01: E01Options { acquired_s: 1_800_000_000, system_s: 1_800_000_000, guid, ..E01Options::default() },
-        ..Request::new(opener(disk), destinations)
+        ..Request::new(
+            opener(disk),
+            destinations,
+            Session::new(Default::default(), Arc::default(), Duration::from_secs(10)),
+        )
     }
 }
 

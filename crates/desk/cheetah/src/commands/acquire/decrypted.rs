@@ -1,7 +1,5 @@
 //! Acquires an opened volume besides what is on the disk.
 
-use std::time::Duration;
-
 use cheetah_acquire::acquire::{DecryptOrder, Report, decrypt};
 use cheetah_acquire::order::{Destination, Opener, Request, check_distinct};
 use cheetah_source::{LinkUse, VolumeChoice};
@@ -53,16 +51,10 @@ impl Decrypting {
     }
 
     /// Decrypts the volume from the first of the images that were made, or else from the source itself.
-    pub async fn run(
-        self,
-        request: &Request,
-        (link, timeout): (LinkUse, Duration),
-        stop: &mut Stop,
-        ui: Ui,
-    ) -> Result<Report> {
+    pub async fn run(self, request: &Request, link: LinkUse, stop: &mut Stop, ui: Ui) -> Result<Report> {
         let image = request.destinations.first().map(ToString::to_string);
         let of: Opener = match &image {
-            Some(image) => dial(image, link, timeout),
+            Some(image) => dial(image, link, &request.session),
             None => request.source.clone(),
         };
         let into = self.into.to_string();

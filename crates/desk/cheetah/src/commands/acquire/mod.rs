@@ -13,6 +13,7 @@ use cheetah_acquire::acquire::{Report, acquire, discard};
 use cheetah_acquire::order::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request};
 use cheetah_custody::SigningKey;
 use cheetah_device::Size;
+use cheetah_drive::Session;
 use cheetah_error::Error;
 use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::{CaseData, HashChoice, spec};
@@ -20,7 +21,7 @@ use cheetah_nbd::Method;
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_source::{LinkUse, SourceOptions, is_drive, open, open_nbd};
-use cheetah_tls::{Expected, Role, credential_store};
+use cheetah_tls::{Expected, Role};
 use futures::FutureExt as _;
 
 use self::decrypted::Decrypting;
@@ -29,6 +30,7 @@ use super::options::{TimeoutArgs, source};
 use super::tune::TuneArgs;
 use super::unlock::UnlockArgs;
 use crate::answers::acquire::{self as answers, Discard};
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -196,17 +198,17 @@ impl E01Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let timeout = args.timeout.get();
+    let session = desk.session(args.timeout.get());
     let link = match &args.places[..] {
-        [source, ..] if args.listen.is_none() => args.tune.link(source, ui).await?,
+        [source, ..] if args.listen.is_none() => args.tune.link(source, desk, ui).await?,
         _ => LinkUse::default(),
     };
     let link = LinkUse { packing: args.compress.unwrap_or(link.packing), ..link };
     let (source, destinations) = match (args.listen, args.places.split_first()) {
-        (Some(address), _) => (await_agent(address, args.insecure, link, timeout, ui).await?, &args.places[..]),
-        (None, Some((source, destinations))) => (dial(source, link, timeout), destinations),
+        (Some(address), _) => (await_agent(address, args.insecure, link, &session, ui).await?, &args.places[..]),
+        (None, Some((source, destinations))) => (dial(source, link, &session), destinations),
         (None, None) => return Err(Failure::misused("name the source, then the destinations")),
     };
     if args.listen.is_none() {
@@ -215,16 +217,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
     let decrypting = Decrypting::asked(&args, &destinations)?;
     if args.discard {
-        discard(&destinations, timeout).await?;
+        discard(&destinations, session.timeout).await?;
         if let Some(decrypting) = decrypting {
-            discard(&[decrypting.into], timeout).await?;
+            discard(&[decrypting.into], session.timeout).await?;
         }
         ui.answer("discarded", &Discard::Discarded);
         return Ok(());
     }
     let is_begun = decrypting.as_ref().is_some_and(Decrypting::is_begun) && !args.restart;
     decrypting.iter().try_for_each(|decrypting| decrypting.check(args.force))?;
-    let request = request(args, source, destinations, &link, decrypting.as_ref())?;
+    let request = request(args, (source, destinations), &link, decrypting.as_ref(), desk)?;
     let mut problems = Vec::new();
     if decrypting.is_none() || !request.destinations.is_empty() && !is_begun {
         let mut show = Show::new(ui);
@@ -233,7 +235,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         problems.extend(answer(&report, ui));
     }
     if let Some(decrypting) = decrypting {
-        let report = decrypting.run(&request, (link, timeout), &mut stop, ui).await?;
+        let report = decrypting.run(&request, link, &mut stop, ui).await?;
         problems.extend(answer(&report, ui));
     }
     match problems.as_slice() {
@@ -251,10 +253,10 @@ fn answer(report: &Report, ui: Ui) -> Vec<String> {
 /// What is to be acquired, and how.
 fn request(
     args: Args,
-    source: Opener,
-    destinations: Vec<Destination>,
+    (source, destinations): (Opener, Vec<Destination>),
     link: &LinkUse,
     decrypting: Option<&Decrypting>,
+    desk: &Desk,
 ) -> Result<Request> {
     Ok(Request {
         hashes: args.hash,
@@ -264,7 +266,6 @@ fn request(
         retry_for: Duration::from_secs(args.retry_for),
         checkpoint_bytes: args.checkpoint.0,
         window_bytes: link.window_bytes_first,
-        timeout: args.timeout.get(),
         force_lease: args.force_lease,
         same_source: args.same_source,
         compare_all: args.compare_all,
@@ -274,7 +275,8 @@ fn request(
         force: args.force,
         unlock: decrypting.map(|decrypting| decrypting.choice.clone()),
         key: Some(SigningKey::own()?),
-        ..Request::new(source, destinations)
+        custodian: desk.custodian.clone(),
+        ..Request::new(source, destinations, desk.session(args.timeout.get()))
     })
 }
 
@@ -296,25 +298,25 @@ fn check_order(places: &[String]) -> Result<()> {
 }
 
 /// The options for opening a source. A server that reconnects without proof of its identity is compared first.
-fn acquiring(link: LinkUse, timeout: Duration) -> SourceOptions {
-    SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) }
+fn acquiring(link: LinkUse, session: &Session) -> SourceOptions {
+    SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, session.clone()) }
 }
 
 /// Returns the opener of a source to which this process connects.
-fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
+fn dial(spec: &str, link: LinkUse, session: &Session) -> Opener {
     let spec: Arc<str> = spec.into();
-    let options = acquiring(link, timeout);
+    let options = acquiring(link, session);
     Arc::new(move || {
-        let spec = spec.clone();
+        let (spec, options) = (spec.clone(), options.clone());
         async move { open(&spec, &options).await }.boxed()
     })
 }
 
 /// Returns the opener of a source that connects to this process.
-async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
+async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, session: &Session, ui: Ui) -> Result<Opener> {
     // Checks only whether the connections may be unencrypted: on them, the agent is the server.
-    credential_store::server(address, insecure).map_err(cheetah_control::exposed)?;
-    let credential = credential_store::default().filter(|_| !insecure);
+    session.credentials.server(address, insecure).map_err(cheetah_control::exposed)?;
+    let credential = session.credentials.acting_as().filter(|_| !insecure);
     let agents = credential.map(|credential| credential.client(Expected::role(Role::Agent))).transpose();
     let inbox = Inbox::listen(address, agents.map_err(Failure::failed)?)
         .await
@@ -328,10 +330,10 @@ async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout
     );
     // The first connection may take any time. After that, an agent that does not answer counts as a lost source.
     let connected = Arc::new(AtomicBool::new(false));
-    let options = acquiring(link, timeout);
+    let options = acquiring(link, session);
     Ok(Arc::new(move || {
         let uri = NbdUri::new(Address::Inbound(inbox.clone()), "");
-        let connected = connected.clone();
+        let (connected, options) = (connected.clone(), options.clone());
         async move {
             loop {
                 match open_nbd(uri.clone(), "agent", &options).await {

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use cheetah_probe::schedule::Pattern;
 
 use self::options::{Family, PacketArgs};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -55,7 +56,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let address = tokio::select! {
         address = resolve(&args.host, args.packets.family()) => address?,
@@ -63,7 +64,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     match args.send {
         Some(pattern) => send::run(&args.host, address, pattern, args.sending, &args.packets, &mut stop, ui).await,
-        None => path::run(&args.host, address, args.path, &args.packets, &mut stop, ui).await,
+        None => path::run((&args.host, address), args.path, &args.packets, desk, &mut stop, ui).await,
     }
 }
 

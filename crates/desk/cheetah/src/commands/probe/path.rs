@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use super::options::PacketArgs;
 use super::show;
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::{Progress, Ui};
@@ -109,10 +110,10 @@ impl FromStr for FarArg {
 
 /// Runs it.
 pub async fn run(
-    host: &str,
-    address: IpAddr,
+    (host, address): (&str, IpAddr),
     args: PathArgs,
     packets: &PacketArgs,
+    desk: &Desk,
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
@@ -134,10 +135,9 @@ pub async fn run(
     // Send nothing more after an interrupt.
     if let Some(port) = args.far_port().filter(|_| !ended) {
         shown.begin("asking the far end", ui);
+        let client = FarClient::new(SocketAddr::new(address, port), desk.credentials.acting_as());
         let far = tokio::select! {
-            far = ask(SocketAddr::new(address, port), packets.limits(), report.trains.packets, &mut report.problems) => {
-                Some(far)
-            }
+            far = ask(client, packets.limits(), report.trains.packets, &mut report.problems) => Some(far),
             signal = stop.asked() => {
                 report.problems.push(format!("The far end was asked until {signal}."));
                 None
@@ -164,13 +164,13 @@ pub async fn run(
 }
 
 /// Measures with the far end within `limits`, of which `sent` packets are used up.
-async fn ask(at: SocketAddr, limits: Limits, sent: u32, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
+async fn ask(client: FarClient<'_>, limits: Limits, sent: u32, problems: &mut Vec<String>) -> Result<FarEnd, FarError> {
     let request = request(limits, sent);
     if request.trains && sent.saturating_add(PACKETS_THERE_MAX) > limits.packets_per_s_max {
         // The packets sent so far then count towards another second.
         sleep(Duration::from_secs(1)).await;
     }
-    let far = measure(FarClient::new(at), request, problems).await?;
+    let far = measure(client, request, problems).await?;
     if !request.trains {
         problems.push(format!(
             "No trains went to the far end and back: they are up to {PACKETS_THERE_MAX} packets, and --packets-max and \

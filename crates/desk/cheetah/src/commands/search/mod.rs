@@ -7,7 +7,6 @@ mod show;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_custody::FillLog;
 use cheetah_search::{Batch, Order, Outcome, Search};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
@@ -15,6 +14,7 @@ use futures::StreamExt as _;
 use self::folder::Folder;
 use self::options::OrderArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
+use crate::desk::Desk;
 use crate::failure::{Context as _, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -72,7 +72,7 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
     let order = args.order.read()?;
@@ -80,16 +80,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
     let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source)).transpose()?;
-    let opened =
-        stop.unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args))).await?;
+    let opened = stop
+        .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
+        .await?;
     warn_of(&opened, args.timeout.get(), ui);
     let searched = search_source(&args, &opened, (&order, &search), folder, &mut stop, ui).await;
     searched.and(opened.close().await.map_err(Failure::from))
 }
 
 /// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.
-fn access(args: &Args) -> Access {
-    Access { fill: Some(|drive| Arc::new(FillLog::beside(drive))), ..Access::read_once(args.timeout.get()) }
+fn access(args: &Args, desk: &Desk) -> Access {
+    Access { fill: Some(Arc::new(desk.custodian.clone())), ..Access::read_once(desk.session(args.timeout.get())) }
 }
 
 /// Searches the source, and shows and stores the result, whatever ends the search.
@@ -101,7 +102,7 @@ async fn search_source(
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
-    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), timeout: args.timeout.get() };
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args) };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut sink = Sink { search, folder, ui };

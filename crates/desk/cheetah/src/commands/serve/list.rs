@@ -5,11 +5,13 @@ use std::time::Duration;
 use cheetah_acquire::agent::{FoundDisk, disks};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
+use cheetah_drive::Session;
 use cheetah_source::{LinkUse, SourceOptions, Volume, open, volumes};
 use tokio::time::timeout;
 
 use crate::answers::access::{Disks, ListedDisk, ListedVolume};
 use crate::commands::compared::wrapped;
+use crate::desk::Desk;
 use crate::failure::{Context as _, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -18,12 +20,13 @@ use crate::ui::Ui;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lists them.
-pub async fn run(stop: &mut Stop, ui: Ui) -> Result<()> {
+pub async fn run(desk: &Desk, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let session = desk.session(PATIENCE);
     let found = disks().context("cannot list the disks of this machine")?;
     let mut listed = Vec::with_capacity(found.len());
     for disk in found {
         let doing = format!("looking at {}", disk.path.display());
-        listed.push(stop.unless(&doing, async { Ok::<_, crate::failure::Failure>(look(disk).await) }).await?);
+        listed.push(stop.unless(&doing, async { Ok::<_, crate::failure::Failure>(look(disk, &session).await) }).await?);
     }
     let text = match &listed[..] {
         [] => "this machine has no disks".to_owned(),
@@ -33,9 +36,9 @@ pub async fn run(stop: &mut Stop, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-async fn look(disk: FoundDisk) -> ListedDisk {
+async fn look(disk: FoundDisk, session: &Session) -> ListedDisk {
     let path = path_to_text(&disk.path).into_owned();
-    let (volumes, problem) = match timeout(PATIENCE, known_volumes(&path)).await {
+    let (volumes, problem) = match timeout(PATIENCE, known_volumes(&path, session)).await {
         Ok(Ok(volumes)) => (volumes, None),
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => (Vec::new(), Some(format!("it could not be read within {} seconds", PATIENCE.as_secs()))),
@@ -55,8 +58,8 @@ async fn look(disk: FoundDisk) -> ListedDisk {
 }
 
 /// The partitions of a disk, and its content as a whole if that has a known format.
-async fn known_volumes(path: &str) -> cheetah_error::Result<Vec<ListedVolume>> {
-    let evidence = open(path, &SourceOptions::new(LinkUse::default(), PATIENCE)).await?;
+async fn known_volumes(path: &str, session: &Session) -> cheetah_error::Result<Vec<ListedVolume>> {
+    let evidence = open(path, &SourceOptions::new(LinkUse::default(), session.clone())).await?;
     let found = volumes(&evidence.source).await.into_iter();
     Ok(found.filter(|volume| volume.partition.is_some() || !volume.content.formats.is_empty()).map(listed).collect())
 }
@@ -122,12 +125,13 @@ mod tests {
         }
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &disk).unwrap();
-        let volumes = known_volumes(file.path().to_str().unwrap()).await.unwrap();
+        let session = Session::new(Default::default(), Default::default(), PATIENCE);
+        let volumes = known_volumes(file.path().to_str().unwrap(), &session).await.unwrap();
         let lines: Vec<_> = volumes.iter().map(volume_line).collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].starts_with("partition 1: 1MiB, Linux (0x83): LUKS, encrypted (1d54aa30-"), "{}", lines[0]);
         assert!(volumes[0].is_locked && !volumes[1].is_locked);
         assert!(lines[1].starts_with("partition 2: 1MiB, ") && lines[1].ends_with(": no known format"), "{}", lines[1]);
-        assert!(known_volumes("/nonexistent").await.is_err());
+        assert!(known_volumes("/nonexistent", &session).await.is_err());
     }
 }

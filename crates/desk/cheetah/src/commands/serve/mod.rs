@@ -17,7 +17,7 @@ use cheetah_probe::far::{Caller, FarConfig, router};
 use cheetah_room::client::MachineInfo;
 use cheetah_room::machine::{host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
-use cheetah_tls::{ServerTls, credential_store};
+use cheetah_tls::ServerTls;
 use tokio::net::TcpListener;
 
 use crate::answers::access::{self as answers, ReadOnly};
@@ -138,18 +138,19 @@ fn rate(text: &str) -> Result<Size, String> {
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let Some(device) = &args.device else { return list::run(&mut stop, ui).await };
+    let Some(device) = &args.device else { return list::run(desk, &mut stop, ui).await };
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
     let mut listen = args.listen.or_else(by_default);
     let mut probe = None;
     if let Some(any) =
-        listen.filter(|at| at.port() == 0 && !args.no_probe && credential_store::server(*at, args.insecure).is_ok())
+        listen.filter(|at| at.port() == 0 && !args.no_probe && desk.credentials.server(*at, args.insecure).is_ok())
     {
         (listen, probe) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
     }
     let config = AgentConfig {
         name: args.name,
         listen,
+        credential: desk.credentials.acting_as().cloned(),
         insecure: args.insecure,
         connections_max: args.connections_max.into(),
         rate_max: args.rate_max.map(|size| size.0),
@@ -159,7 +160,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         ..AgentConfig::new(device)
     };
     let probe_tls = match probe.as_ref().and_then(|listener| listener.local_addr().ok()).or(listen) {
-        Some(address) => credential_store::server(address, args.insecure).map_err(cheetah_control::exposed)?,
+        Some(address) => desk.credentials.server(address, args.insecure).map_err(cheetah_control::exposed)?,
         None => None,
     };
     let agent = Agent::start(config).await?;
@@ -175,7 +176,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     }
     tokio::select! {
         never = agent.run() => match never {},
-        never = serve_probes(probe, probe_tls, far) => match never {},
+        never = serve_probes(probe, (probe_tls, desk), far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             if let Some(upkeep) = &desk.upkeep {
@@ -215,10 +216,14 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 }
 
 /// Cooperates with measurements, if there is a listener for them.
-async fn serve_probes(listener: Option<TcpListener>, tls: Option<ServerTls>, far: FarConfig) -> Infallible {
+async fn serve_probes(
+    listener: Option<TcpListener>,
+    (tls, desk): (Option<ServerTls>, &Desk),
+    far: FarConfig,
+) -> Infallible {
     match listener {
         Some(listener) => {
-            let revoked = revoked::router(credential_store::default().filter(|_| tls.is_some()));
+            let revoked = revoked::router(desk.credentials.acting_as().filter(|_| tls.is_some()).cloned());
             let router = router(far).layer(from_fn(http::only_readers)).merge(revoked);
             let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
             http::serve(listener, PROBE_LIMITS, tls, with_caller).await

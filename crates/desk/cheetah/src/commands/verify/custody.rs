@@ -137,7 +137,7 @@ fn append(path: &Path, log: &LogReport, keys: &Keys, event: &CustodyEvent, ui: U
     // Nor is anything added to a log whose end was cut off, or that is another than was known.
     let is_known = log.heads.iter().all(|head| head.problem.is_none()) && log.replaced.is_none();
     let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none() && is_known) else { return };
-    let noted = CustodyLog::open_existing(path, key).and_then(|mut log| log.append(event).map(drop));
+    let noted = CustodyLog::open_existing(path, key, &keys.custodian).and_then(|mut log| log.append(event).map(drop));
     if let Err(error) = noted {
         ui.warn(format_args!("the result is not recorded in the custody log: {}", sentence(&error)));
     }

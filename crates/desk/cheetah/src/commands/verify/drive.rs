@@ -11,6 +11,7 @@ use cheetah_source::doubts_about_drive;
 use super::{Args, Keys, custody};
 use crate::answers::verify::VerifyDrive;
 use crate::commands::compared::{hash_lines, range_lines, since_load, work_lines, wrapped};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -19,7 +20,7 @@ use crate::ui::Ui;
 const SEE_ABOVE: &str = "; see above";
 
 /// Verifies the drive whose file is at `path`.
-pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
+pub async fn run(path: &Path, args: &Args, (keys, desk): (&Keys, &Desk), ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let file = DriveFile::load(path)?;
     let name = path.display().to_string();
@@ -28,7 +29,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let options = VerifyOptions {
         hashes: args.hash,
         signed: records.hashes(),
-        timeout: args.timeout.get(),
+        session: desk.session(args.timeout.get()),
         at_nodes: args.at_nodes,
     };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
@@ -37,7 +38,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
-    let doubts = doubts_about_drive(&file, args.timeout.get()).await;
+    let doubts = doubts_about_drive(&file, &desk.session(args.timeout.get())).await;
     let state = file.image.as_ref().map(|image| image.state);
     let compared = signed_comparison(&report, records.signed());
     let problems = problems(&report, state, (&records, compared));

@@ -11,12 +11,13 @@ use cheetah_source::{LinkUse, SourceOptions, doubts, open};
 use super::{Args, Keys, custody};
 use crate::answers::verify::VerifyImage;
 use crate::commands::compared::{hash_lines, range_lines, wrapped};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
 /// Verifies the image that `args` name, which is the file at `path` unless it is a URI.
-pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Result<()> {
+pub async fn run(args: &Args, path: Option<PathBuf>, (keys, desk): (&Keys, &Desk), ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let name = &args.target;
     let path = path.as_deref();
@@ -27,7 +28,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     let how = SourceOptions {
         apply_map: false,
         in_order: true,
-        ..SourceOptions::new(LinkUse::default(), args.timeout.get())
+        ..SourceOptions::new(LinkUse::default(), desk.session(args.timeout.get()))
     };
     let source = stop.unless(&format!("opening {name}"), open(name, &how)).await?.source;
     let doubts = doubts(&source, args.timeout.get()).await;

@@ -8,11 +8,12 @@ mod triage;
 use std::path::Path;
 
 use cheetah_acquire::order::Destination;
-use cheetah_custody::{CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triaged};
+use cheetah_custody::{Custodian, CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triaged};
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
 use super::options::{TimeoutArgs, check_at_nodes, source};
+use crate::desk::Desk;
 use crate::failure::Result;
 use crate::room::archive;
 use crate::ui::Ui;
@@ -73,30 +74,30 @@ pub struct Args {
 }
 
 /// Runs it.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let mut keys = Keys::of(&args.key, &args.head)?;
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    let mut keys = Keys::of(&args.key, &args.head, desk)?;
     check_at_nodes(args.at_nodes, &args.target, "hash")?;
     match spec::path_of(&args.target) {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
-            keys.ask_room(&path).await;
+            keys.ask_room(&path, desk).await;
             custody::run(&path, &keys, ui)
         }
         Some((path, false)) if triage::is_one(&path) => {
-            keys.ask_room(&Triaged::log_path(&path)).await;
+            keys.ask_room(&Triaged::log_path(&path), desk).await;
             triage::run(&path, &args, &keys, ui)
         }
         Some((path, false)) if is_drive(&path) => {
-            keys.ask_room(&CustodyLog::path_for(&path)).await;
-            drive::run(&path, &args, &keys, ui).await
+            keys.ask_room(&CustodyLog::path_for(&path), desk).await;
+            drive::run(&path, &args, (&keys, desk), ui).await
         }
         path => {
             // The log of an object is in the current folder.
             let object = || args.target.parse::<Destination>().ok().filter(|to| to.object.is_some()).map(|to| to.path);
             let path = path.map(|(path, _)| path).or_else(object);
             if let Some(path) = &path {
-                keys.ask_room(&CustodyLog::path_for(path)).await;
+                keys.ask_room(&CustodyLog::path_for(path), desk).await;
             }
-            image::run(&args, path, &keys, ui).await
+            image::run(&args, path, (&keys, desk), ui).await
         }
     }
 }
@@ -107,21 +108,24 @@ pub struct Keys {
     own: Option<SigningKey>,
     /// That key, those named by --key, and the heads named by --head.
     pub known: Known,
+    /// Keeps what is known of logs elsewhere.
+    custodian: Custodian,
 }
 
 impl Keys {
     /// Reads the user's own key, and those that `--key` names; `heads` are those that `--head` names.
-    pub fn of(named: &[String], heads: &[NotedHead]) -> Result<Self> {
+    pub fn of(named: &[String], heads: &[NotedHead], desk: &Desk) -> Result<Self> {
         let own = SigningKey::existing()?;
         let named = named.iter().map(|text| PublicKey::named(text)).collect::<Result<Vec<_>, _>>()?;
         let keys = own.iter().map(SigningKey::public).chain(named).collect();
         let heads = heads.iter().map(|head| ("--head".to_owned(), head.clone())).collect();
-        Ok(Self { own, known: Known { keys, heads, ..Known::default() } })
+        let custodian = desk.custodian.clone();
+        Ok(Self { own, known: Known { heads, ..custodian.known(keys) }, custodian })
     }
 
     /// Adds what the room's machine knows of the log at `path`.
-    async fn ask_room(&mut self, path: &Path) {
-        match archive::heads_of(path).await {
+    async fn ask_room(&mut self, path: &Path, desk: &Desk) {
+        match archive::heads_of(path, desk.archive.as_ref()).await {
             None => {}
             Some(Ok((from, heads))) => self.known.placed.push((from, heads)),
             Some(Err(why)) => self.known.not_asked.push(why.to_string()),

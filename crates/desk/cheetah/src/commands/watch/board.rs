@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cheetah_custody::Custodian;
+use cheetah_drive::Session;
 use cheetah_kit::clock::now_ms;
 use futures::future::join_all;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use super::drive::{self, DriveSeen};
+use super::judge;
 use super::log_end::WatchedLog;
 use super::machine::{Asker, WatchedMachine};
 use super::targets::Wanted;
-use super::{Pace, judge};
 use crate::answers::watch::{Machine, Picture, Totals};
 use crate::failure::Result;
 
@@ -27,6 +29,8 @@ pub struct Board {
     seen: Mutex<Seen>,
     drives: Vec<PathBuf>,
     logs: usize,
+    /// What machines and nodes are asked with.
+    session: Session,
 }
 
 #[derive(Debug)]
@@ -40,15 +44,15 @@ struct Seen {
 
 impl Board {
     /// A board of these drives and logs, of which nothing was seen yet.
-    pub fn new(drives: Vec<PathBuf>, logs: Vec<PathBuf>) -> Self {
+    pub fn new(drives: Vec<PathBuf>, logs: Vec<PathBuf>, custodian: &Custodian, session: Session) -> Self {
         let count = logs.len();
         let seen = Seen {
             room: None,
             machines: Vec::new(),
             drives: drives.iter().cloned().map(DriveSeen::new).collect(),
-            logs: logs.into_iter().map(WatchedLog::new).collect(),
+            logs: logs.into_iter().map(|log| WatchedLog::new(log, custodian.clone())).collect(),
         };
-        Self { seen: Mutex::new(seen), drives, logs: count }
+        Self { seen: Mutex::new(seen), drives, logs: count, session }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -56,7 +60,7 @@ impl Board {
     }
 
     /// Adds the machines that became known, and returns how to ask them, with their numbers.
-    fn add_new(&self, wanted: &Wanted, timeout: Duration) -> Result<Vec<(usize, Asker)>> {
+    fn add_new(&self, wanted: &Wanted) -> Result<Vec<(usize, Asker)>> {
         let (room, targets) = wanted.now()?;
         let mut seen = self.seen();
         seen.room = room;
@@ -64,7 +68,7 @@ impl Board {
         let mut new = Vec::new();
         for target in targets {
             if known.insert(target.address()) {
-                new.push((seen.machines.len(), Asker::new(&target, timeout)));
+                new.push((seen.machines.len(), Asker::new(&target, &self.session)));
                 seen.machines.push(WatchedMachine::new(target));
             }
         }
@@ -72,11 +76,11 @@ impl Board {
     }
 
     /// Asks everything once.
-    pub async fn ask_once(&self, wanted: &Wanted, pace: Pace) -> Result<()> {
-        let new = self.add_new(wanted, pace.timeout)?;
+    pub async fn ask_once(&self, wanted: &Wanted) -> Result<()> {
+        let new = self.add_new(wanted)?;
         let machines =
             join_all(new.into_iter().map(async |(index, mut asker)| self.ask_machine(index, &mut asker).await));
-        let drives = join_all((0..self.drives.len()).map(|index| self.ask_drive(index, pace.timeout)));
+        let drives = join_all((0..self.drives.len()).map(|index| self.ask_drive(index)));
         tokio::join!(machines, drives);
         (0..self.logs).for_each(|index| self.look_at_log(index));
         Ok(())
@@ -89,9 +93,9 @@ impl Board {
         }
     }
 
-    async fn ask_drive(&self, index: usize, timeout: Duration) {
+    async fn ask_drive(&self, index: usize) {
         let Some(path) = self.drives.get(index) else { return };
-        let answer = drive::ask(path, timeout).await;
+        let answer = drive::ask(path, &self.session).await;
         if let Some(drive) = self.seen().drives.get_mut(index) {
             drive.note(answer);
         }
@@ -108,14 +112,14 @@ impl Board {
     /// # Errors
     ///
     /// If the room's register cannot be read.
-    pub async fn keep_asking(board: &Arc<Self>, wanted: Wanted, pace: Pace) -> Result<()> {
+    pub async fn keep_asking(board: &Arc<Self>, wanted: Wanted, every: Duration) -> Result<()> {
         let mut tasks = JoinSet::new();
         for index in 0..board.drives.len() {
             let board = Arc::clone(board);
             tasks.spawn(async move {
                 loop {
-                    board.ask_drive(index, pace.timeout).await;
-                    sleep(pace.every).await;
+                    board.ask_drive(index).await;
+                    sleep(every).await;
                 }
             });
         }
@@ -126,17 +130,17 @@ impl Board {
                     let board = Arc::clone(&board);
                     // Checking a long log takes a while.
                     let _ = spawn_blocking(move || board.look_at_log(index)).await;
-                    sleep(pace.every).await;
+                    sleep(every).await;
                 }
             });
         }
         loop {
-            for (index, mut asker) in board.add_new(&wanted, pace.timeout)? {
+            for (index, mut asker) in board.add_new(&wanted)? {
                 let board = Arc::clone(board);
                 tasks.spawn(async move {
                     loop {
                         board.ask_machine(index, &mut asker).await;
-                        sleep(pace.every).await;
+                        sleep(every).await;
                     }
                 });
             }

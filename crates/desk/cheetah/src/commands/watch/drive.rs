@@ -1,13 +1,13 @@
 //! One drive that is watched.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::chart::ChartRow;
 use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{Condition, DriveStatus, status_and_chart};
-use cheetah_drive::{DriveFile, ImageState};
+use cheetah_drive::{DriveFile, ImageState, Session};
 use cheetah_words::sentence;
 
 use super::rate::Rate;
@@ -24,14 +24,14 @@ pub struct Found {
     wiped: Vec<String>,
 }
 
-/// Asks the nodes of a drive, waiting at most `timeout` for each.
+/// Asks the nodes of a drive, waiting for each as long as the session allows.
 ///
 /// # Errors
 ///
 /// Why its state is not known, in words.
-pub async fn ask(path: &Path, timeout: Duration) -> cheetah_error::Result<Found> {
+pub async fn ask(path: &Path, session: &Session) -> cheetah_error::Result<Found> {
     let file = DriveFile::load(path)?;
-    let (mut status, chart) = status_and_chart(&file, timeout, SLICES).await?;
+    let (mut status, chart) = status_and_chart(&file, session, SLICES).await?;
     status.diverged = status.divergence.as_ref().map(sentence);
     for node in &mut status.nodes {
         node.problem = node.problem.take().map(|problem| cheetah_words::with(problem, &node.next));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_custody::{CustodyLog, Known, SigningKey, last_records, verify_log};
+use cheetah_custody::{Custodian, CustodyLog, SigningKey, last_records, verify_log};
 use cheetah_device::path_text::path_to_text;
 use cheetah_words::sentence;
 
@@ -25,6 +25,7 @@ pub fn logs(named: &[PathBuf], drives: &[PathBuf]) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub struct WatchedLog {
     path: PathBuf,
+    custodian: Custodian,
     /// Its length when it was checked.
     checked_bytes: Option<u64>,
     end: LogEnd,
@@ -32,9 +33,10 @@ pub struct WatchedLog {
 
 impl WatchedLog {
     /// A log that was not looked at yet.
-    pub fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf, custodian: Custodian) -> Self {
         let log = path_to_text(&path).into_owned();
-        Self { path, checked_bytes: None, end: LogEnd { log, problems: Vec::new(), records: Vec::new() } }
+        let end = LogEnd { log, problems: Vec::new(), records: Vec::new() };
+        Self { path, custodian, checked_bytes: None, end }
     }
 
     /// What was found last.
@@ -49,7 +51,10 @@ impl WatchedLog {
             return;
         }
         self.checked_bytes = length;
-        let found = last_records(&self.path, RECORDS).and_then(|records| Ok((records, problems(&self.path)?)));
+        let found = last_records(&self.path, RECORDS).and_then(|records| {
+            let problems = problems(&self.path, &self.custodian)?;
+            Ok((records, problems))
+        });
         match found {
             Ok((records, problems)) => (self.end.records, self.end.problems) = (records, problems),
             Err(error) => self.end.problems = vec![sentence(&error)],
@@ -58,9 +63,9 @@ impl WatchedLog {
 }
 
 /// What is wrong with a log, as far as this machine alone can tell.
-fn problems(path: &Path) -> cheetah_error::Result<Vec<String>> {
+fn problems(path: &Path, custodian: &Custodian) -> cheetah_error::Result<Vec<String>> {
     let keys = SigningKey::existing()?.iter().map(SigningKey::public).collect();
-    let report = verify_log(path, &Known { keys, ..Known::default() })?;
+    let report = verify_log(path, &custodian.known(keys))?;
     // That it is not finished is no problem of a log whose work goes on.
     let heads = report.heads.into_iter().filter_map(|head| head.problem);
     Ok(report.problem.iter().map(ToString::to_string).chain(report.replaced).chain(heads).collect())

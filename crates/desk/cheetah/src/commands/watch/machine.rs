@@ -1,10 +1,11 @@
 //! One machine that is watched.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cheetah_control::api::Status;
 use cheetah_control::http::caller::words;
 use cheetah_control::{ControlClient, ControlError};
+use cheetah_drive::Session;
 use cheetah_drive::status::NodeState;
 use cheetah_error::Fact;
 use cheetah_kit::clock::now_ms;
@@ -34,27 +35,28 @@ pub struct Asker {
     is_node: bool,
     /// The client that was answered last.
     last: usize,
-    timeout: Duration,
+    session: Session,
 }
 
 impl Asker {
-    /// Asks this machine, waiting at most `timeout`.
-    pub fn new(target: &Target, timeout: Duration) -> Self {
+    /// Asks this machine, waiting as long as the session allows.
+    pub fn new(target: &Target, session: &Session) -> Self {
         let client = |address: &String| {
-            let client = ControlClient::new(address).with_timeout(timeout).keeping_connection();
+            let client = ControlClient::new(address, session.credentials.acting_as());
+            let client = client.with_timeout(session.timeout).keeping_connection();
             match target.expected {
                 Some(expected) => client.expecting(expected),
                 None => client,
             }
         };
         let clients = target.control.iter().map(client).collect();
-        Self { clients, nbd: target.nbd.clone(), is_node: target.is_node, last: 0, timeout }
+        Self { clients, nbd: target.nbd.clone(), is_node: target.is_node, last: 0, session: session.clone() }
     }
 
     /// Asks it once: at the address that answered last, or else at all of them.
     pub async fn ask(&mut self) -> Answer {
         if let (Some(address), true) = (&self.nbd, self.clients.is_empty()) {
-            return match answering::check(address, self.timeout).await {
+            return match answering::check(address, self.session.timeout).await {
                 Ok(()) => Answer::Agent,
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
                     Answer::None(NodeState::Silent, error.to_string())

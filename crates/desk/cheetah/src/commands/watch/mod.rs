@@ -24,6 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::board::Board;
 use crate::answers::watch::Picture;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -86,36 +87,30 @@ pub struct Args {
     timeout: u64,
 }
 
-/// How often things are asked, and how long they may take to answer.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    every: Duration,
-    timeout: Duration,
-}
-
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let pace = Pace { every: Duration::from_secs(args.every), timeout: Duration::from_secs(args.timeout) };
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    let every = Duration::from_secs(args.every);
+    let session = desk.session(Duration::from_secs(args.timeout));
     let logs = log_end::logs(&args.custody, &args.drives)?;
-    let wanted = targets::Wanted::of(&args.nodes, &args.drives)?;
+    let wanted = targets::Wanted::of(&args.nodes, &args.drives, &desk.credentials)?;
     if !wanted.has_any()? && args.drives.is_empty() && logs.is_empty() {
         return Err(Failure::misused(
             "there is nothing to watch: this machine has no room; name drives, or nodes with --nodes",
         ));
     }
-    let board = Arc::new(Board::new(args.drives, logs));
+    let board = Arc::new(Board::new(args.drives, logs, &desk.custodian, session));
     if args.once {
-        board.ask_once(&wanted, pace).await?;
+        board.ask_once(&wanted).await?;
         let picture = board.picture();
         ui.answer(show::text(&picture, usize::MAX), &picture);
         return verdict(&picture);
     }
     let mut stop = Stop::catch()?;
-    let asking = Board::keep_asking(&board, wanted, pace);
+    let asking = Board::keep_asking(&board, wanted, every);
     let shown = async {
         match args.terminal {
-            true => draw(&board, pace, ui).await,
-            false => page::serve(args.listen, &board, pace, ui).await,
+            true => draw(&board, every, ui).await,
+            false => page::serve(args.listen, &board, (every, desk), ui).await,
         }
     };
     tokio::select! {
@@ -126,8 +121,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 }
 
 /// Draws the picture again and again.
-async fn draw(board: &Board, pace: Pace, ui: Ui) -> Result<()> {
-    let mut ticks = interval(pace.every);
+async fn draw(board: &Board, every: Duration, ui: Ui) -> Result<()> {
+    let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -17,15 +17,14 @@ use axum::{Router, middleware};
 use cheetah_control::http::{self, Limits, Refusal, only_readers};
 use cheetah_device::visible;
 use cheetah_kit::random;
-use cheetah_tls::credential_store;
 use futures::{Stream, stream};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Pace;
 use super::board::Board;
 use crate::answers::watch::Watch;
+use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -44,11 +43,11 @@ struct Shared {
 }
 
 /// Serves the page until it is dropped.
-pub async fn serve(address: SocketAddr, board: &Board, pace: Pace, ui: Ui) -> Result<()> {
+pub async fn serve(address: SocketAddr, board: &Board, (every, desk): (Duration, &Desk), ui: Ui) -> Result<()> {
     // On this machine the secret is enough; members of a room have certificates, and browsers usually have none.
     let tls = match address.ip().is_loopback() {
         true => None,
-        false => credential_store::server(address, false).map_err(cheetah_control::exposed)?,
+        false => desk.credentials.server(address, false).map_err(cheetah_control::exposed)?,
     };
     let listening = |error: std::io::Error| {
         let why = cheetah_device::os_error::describe(&error);
@@ -65,7 +64,7 @@ pub async fn serve(address: SocketAddr, board: &Board, pace: Pace, ui: Ui) -> Re
     let router = router(shared, is_clear);
     ui.event(format_args!("the room is at {url}"), &Watch::Ready { url: url.clone() });
     let drawing = async {
-        let mut ticks = interval(pace.every);
+        let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

@@ -7,7 +7,7 @@ use cheetah_drive::{DriveFile, NodeSpec};
 use cheetah_error::Error;
 use cheetah_nbd::Address;
 use cheetah_room::{Host, Member, register::Server};
-use cheetah_tls::{Expected, Role};
+use cheetah_tls::{CredentialSet, Expected, Role};
 
 use crate::failure::{Failure, Result};
 use crate::room::{RoomServers, expected, node_address, servers_of_room, shown_server};
@@ -35,23 +35,24 @@ pub struct Target {
 pub struct Wanted {
     nodes: Vec<Target>,
     drives: Vec<PathBuf>,
+    credentials: CredentialSet,
 }
 
 impl Wanted {
     /// The nodes named, and those of the drives, besides those of the room.
-    pub fn of(nodes: &[String], drives: &[PathBuf]) -> Result<Self> {
-        let nodes = nodes.iter().map(|text| named(text)).collect::<Result<_>>()?;
-        Ok(Self { nodes, drives: drives.to_vec() })
+    pub fn of(nodes: &[String], drives: &[PathBuf], credentials: &CredentialSet) -> Result<Self> {
+        let nodes = nodes.iter().map(|text| named(text, credentials)).collect::<Result<_>>()?;
+        Ok(Self { nodes, drives: drives.to_vec(), credentials: credentials.clone() })
     }
 
     /// Whether there is any machine now.
     pub fn has_any(&self) -> Result<bool> {
-        Ok(!self.nodes.is_empty() || servers_of_room()?.is_some())
+        Ok(!self.nodes.is_empty() || servers_of_room(&self.credentials)?.is_some())
     }
 
     /// The name of the room, and the machines as of now, each once.
     pub fn now(&self) -> Result<(Option<String>, Vec<Target>)> {
-        let (room, servers) = match servers_of_room()? {
+        let (room, servers) = match servers_of_room(&self.credentials)? {
             Some(RoomServers { room, servers }) => (Some(room), servers),
             None => (None, Vec::new()),
         };
@@ -108,8 +109,8 @@ fn of_server(member: &Member, server: &Server) -> Option<Target> {
 }
 
 /// A node as the user names it.
-fn named(text: &str) -> Result<Target> {
-    match NodeSpec::from_str(&node_address(text))? {
+fn named(text: &str, credentials: &CredentialSet) -> Result<Target> {
+    match NodeSpec::from_str(&node_address(text, credentials))? {
         NodeSpec::Node { host, port } => {
             let bracketed = if host.contains(':') { format!("[{host}]") } else { host };
             Ok(Target::node(text.to_owned(), format!("{bracketed}:{}", port + 1)))

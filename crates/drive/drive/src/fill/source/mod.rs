@@ -1,7 +1,7 @@
 //! A source that is reopened when it is lost, and used only if it is recognised as the same.
 //!
 //! One task reopens it on behalf of all waiting reads, since comparing a source with the data it sent before may take
-//! long. A read waits for the source as long as [`FillOptions::timeout`](super::FillOptions::timeout) allows.
+//! long. A read waits for the source as long as the time-out of a node.
 
 use std::sync::Arc;
 use std::time::Duration;

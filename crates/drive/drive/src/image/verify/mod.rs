@@ -5,7 +5,6 @@ mod scrub;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use futures::FutureExt as _;
@@ -21,6 +20,7 @@ use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::open::Drive;
 use crate::options::OpenOptions;
+use crate::session::Session;
 use crate::set::newest::refresh;
 use cheetah_error::{Error, Fact, Result, next};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes};
@@ -32,8 +32,8 @@ pub struct VerifyOptions {
     pub hashes: HashChoice,
     /// The hashes that a signed record has of the image. The drive file is not signed.
     pub signed: Hashes,
-    /// How long a node may take to answer.
-    pub timeout: Duration,
+    /// What the drive is opened with.
+    pub session: Session,
     /// Whether nodes that lend their processor hash what they hold. Of the hashes, only BLAKE3 is recomputed then.
     pub at_nodes: bool,
 }
@@ -163,9 +163,8 @@ pub async fn verify(
     let open = OpenOptions {
         allow_lost: true,
         half_loaded: true,
-        timeout: options.timeout,
         prefetch_budget: 0,
-        ..OpenOptions::default()
+        ..OpenOptions::new(options.session.clone())
     };
     let drive = Drive::open(file, open).await?;
     only_access(file, drive.troubles())?;
@@ -184,7 +183,7 @@ pub async fn verify(
             let known = [&hashes, &options.signed].into_iter().filter_map(|all| all.blake3.clone());
             let known: Vec<String> = known.collect();
             // It is large, and most verifications do without it.
-            near::run(file, &scrub, compared, &known, options.timeout, progress).boxed().await?
+            near::run(file, &scrub, compared, &known, &options.session, progress).boxed().await?
         }
         false => scrub.run(compared, progress).await?,
     };
@@ -203,7 +202,7 @@ pub async fn verify(
     }
     drive.close().await?;
     if !report.unreadable.is_empty() && report.mismatched.is_empty() {
-        let now = node_statuses(&refresh(file, options.timeout).await?, options.timeout).await;
+        let now = node_statuses(&refresh(file, &options.session).await?, &options.session).await;
         only_access(file, &now.iter().filter_map(Trouble::of).collect::<Vec<_>>())?;
     }
     Ok(report)

@@ -9,7 +9,6 @@
 //! ([`Scrub`]), so that the verdict is the same.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use cheetah_error::Result;
@@ -27,6 +26,7 @@ use crate::near::tree::{self, Tree};
 use crate::near::units::Nodes;
 use crate::near::values::{Unit, values};
 use crate::near::work_done::DoneBy;
+use crate::session::Session;
 use crate::set::newest::refresh;
 
 /// Bytes of a part of the drive for each node: larger parts need fewer requests.
@@ -48,11 +48,11 @@ pub(super) async fn run(
     scrub: &Scrub,
     compared: Compared,
     known: &[String],
-    timeout: Duration,
+    session: &Session,
     mut progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<VerifyReport> {
-    let file = refresh(file, timeout).await?;
-    let nodes = match nodes(&file, scrub, timeout).await? {
+    let file = refresh(file, session).await?;
+    let nodes = match nodes(&file, scrub, session).await? {
         Ok(nodes) => nodes,
         Err(why) => {
             let report = scrub.run(compared, progress).await?;
@@ -61,7 +61,7 @@ pub(super) async fn run(
     };
     let pass = Pass { scrub, nodes, compared };
     let mut report = pass.run_all(known, &mut progress).await?;
-    if epochs(&refresh(&file, timeout).await?) != epochs(&file) {
+    if epochs(&refresh(&file, session).await?) != epochs(&file) {
         let report = scrub.run(compared, progress).await?;
         let why = "parts of the drive moved meanwhile, or missed writes".into();
         return Ok(VerifyReport { at_nodes: Some(AtNodes::all_here(scrub.size, why)), ..report });
@@ -79,7 +79,7 @@ fn epochs(file: &DriveFile) -> Vec<u64> {
 }
 
 /// The nodes that hash, or why this process reads everything.
-async fn nodes(file: &DriveFile, scrub: &Scrub, timeout: Duration) -> Result<std::result::Result<Nodes, Arc<str>>> {
+async fn nodes(file: &DriveFile, scrub: &Scrub, session: &Session) -> Result<std::result::Result<Nodes, Arc<str>>> {
     if file.sealed.is_some() {
         return Ok(Err("its nodes hold ciphertext only".into()));
     }
@@ -89,7 +89,7 @@ async fn nodes(file: &DriveFile, scrub: &Scrub, timeout: Duration) -> Result<std
     if (1..=unit_bytes).contains(&scrub.image) {
         return Ok(Err("the image is smaller than a unit".into()));
     }
-    let lenders = Lenders::ask(file, timeout).await;
+    let lenders = Lenders::ask(file, session).await;
     if !lenders.any() {
         return Ok(Err(lenders.refusals().join("; ").into()));
     }

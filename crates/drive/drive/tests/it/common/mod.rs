@@ -9,11 +9,13 @@ use std::time::Duration;
 use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
 use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::destroy::DestroyOptions;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions, Session};
 use cheetah_node::{Node, NodeConfig};
+use cheetah_tls::CredentialSet;
 
 pub const MIB: u64 = 1 << 20;
 pub const UNIT: u64 = 64 << 10;
@@ -55,8 +57,13 @@ pub fn spec(node: &Node) -> NodeSpec {
     node.nbd_address().to_string().parse().unwrap()
 }
 
+/// A session without keys.
+pub fn session() -> Session {
+    Session::new(CredentialSet::default(), Arc::default(), TIMEOUT)
+}
+
 pub fn options(writable: bool) -> OpenOptions {
-    OpenOptions { writable, timeout: TIMEOUT, prefetch_budget: 0, ..OpenOptions::default() }
+    OpenOptions { writable, prefetch_budget: 0, ..OpenOptions::new(session()) }
 }
 
 /// Returns `len` bytes, a third of them in runs of zeros; the others do not repeat within 8 MiB.
@@ -80,18 +87,22 @@ pub fn device(bytes: &[u8]) -> DynDevice {
     Arc::new(Memory::new(bytes.to_vec()))
 }
 
+pub fn destroy_options(force: bool) -> DestroyOptions {
+    DestroyOptions { force, session: session() }
+}
+
 pub fn load_options() -> LoadOptions {
     LoadOptions {
         source_name: "image.raw".into(),
         sector_size: None,
         hashes: HashChoice::ALL,
         force_lease: false,
-        timeout: TIMEOUT,
+        session: session(),
     }
 }
 
 pub fn verify_options(at_nodes: bool) -> VerifyOptions {
-    VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), timeout: TIMEOUT, at_nodes }
+    VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), session: session(), at_nodes }
 }
 
 pub async fn verified(file: &DriveFile) -> VerifyReport {
@@ -124,11 +135,11 @@ impl Lab {
 
     pub async fn found(&self) -> Vec<AvailableNode> {
         let specs: Vec<_> = self.nodes.iter().map(spec).collect();
-        find(&specs, &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
+        find(&specs, &FindOptions::new(session())).await.unwrap()
     }
 
     pub async fn found_at(&self, node: &Node) -> AvailableNode {
-        find(&[spec(node)], &FindOptions::default()).await.unwrap().remove(0)
+        find(&[spec(node)], &FindOptions::new(session())).await.unwrap().remove(0)
     }
 
     pub async fn request(&self, layout: Layout, size: DriveSize) -> CreateRequest {
@@ -142,7 +153,7 @@ impl Lab {
             thin: false,
             spares: Vec::new(),
             seal: None,
-            timeout: TIMEOUT,
+            session: session(),
         }
     }
 
