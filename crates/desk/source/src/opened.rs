@@ -333,6 +333,11 @@ impl OpenedSource {
         }
     }
 
+    /// Whether it is a file or a disk of this machine.
+    pub fn is_here(&self) -> bool {
+        self.behind.is_none()
+    }
+
     /// Whether it has foresight, which fetches known files ahead of reads.
     pub fn is_foreseen(&self) -> bool {
         self.layers.foresee()

@@ -18,7 +18,6 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::filesystem::REQUEST_BYTES_MAX;
 use crate::table;
 use crate::{Error, Result};
 
@@ -200,7 +199,7 @@ pub(super) const READ_AHEAD_BYTES: u32 = 128 << 10;
 pub(super) fn raise_read_ahead(number: u64, bytes: u32) {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    let kib = bytes.min(REQUEST_BYTES_MAX) / 1024;
+    let kib = bytes / 1024;
     if let Err(error) = std::fs::write(&setting, kib.to_string()) {
         tracing::debug!("{setting} stays as it is: {error}");
     }

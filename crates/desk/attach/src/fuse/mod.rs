@@ -68,9 +68,9 @@ pub struct MountOptions {
     pub sectors: SectorSize,
     /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
     pub threads: usize,
-    /// The kernel's read-ahead in bytes, up to 1 MiB; more than 128 KiB needs root. The kernel reads ahead even of reads that
-    /// are only roughly sequential, and a reader waits for the whole request. That costs little if the device is local, and
-    /// much if it is remote.
+    /// The kernel's read-ahead in bytes; more than 128 KiB needs root. The kernel reads ahead even of reads that are only
+    /// roughly sequential, and a reader waits for the whole request, of 1 MiB at most. That costs little if the device is
+    /// local, and much if it is remote. More than 1 MiB becomes several requests at the same time.
     pub read_ahead_bytes: u32,
 }
 

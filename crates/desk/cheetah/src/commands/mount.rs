@@ -6,6 +6,7 @@ use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::Error;
+use cheetah_image::Kind;
 use cheetah_source::OpenedSource;
 use cheetah_volume::partition::SectorSize;
 
@@ -17,6 +18,10 @@ use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
+
+/// The kernel's read-ahead of an image in packed chunks, in bytes: some requests, so that all processors unpack while one of
+/// them copies what is unpacked.
+const PACKED_READ_AHEAD_BYTES: u32 = 4 << 20;
 
 /// The options of `mount`.
 #[derive(Debug, clap::Args)]
@@ -81,9 +86,13 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         writable: access.writable || access.overlay.is_some(),
         allow_other: args.allow_other,
         besides: opened.opened_volumes()?,
-        // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
-        // follow.
-        read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
+        read_ahead_bytes: match opened.identity.kind {
+            // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
+            // follow.
+            _ if opened.is_foreseen() => 4096,
+            Kind::E01 | Kind::Ex01 | Kind::Aff4 if opened.is_here() => PACKED_READ_AHEAD_BYTES,
+            _ => as_usual.read_ahead_bytes,
+        },
         sectors: SectorSize::given_or(args.sector_size, opened.identity.sector_size),
         ..as_usual
     };
