@@ -63,6 +63,9 @@ pub struct Hit {
 type Gap = (u64, u64, &'static str, String);
 /// A pattern: its kind, itself, the encodings in which it was searched, and the number of its hits.
 type Pattern = (&'static str, String, Vec<String>, u64);
+/// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns; and
+/// what was searched where, as JSON, if nodes were asked.
+type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>);
 
 /// A search under way.
 #[pyclass(frozen, module = "cheetah._native")]
@@ -131,9 +134,8 @@ impl Hits {
         next?.map_err(|error: Error| failure::of(&error.within(&self.source)))
     }
 
-    /// Returns the bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the
-    /// patterns; and what was searched where, as JSON, if nodes were asked.
-    fn coverage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>)> {
+    /// Returns how much was searched so far.
+    fn coverage(&self, py: Python<'_>) -> PyResult<Covered> {
         let (outcome, near) = runtime::wait(py, async {
             let state = self.state.lock().await;
             (state.outcome.clone(), state.searching.near.as_ref().map(|near| near.lock().clone()))
