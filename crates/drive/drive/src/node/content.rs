@@ -1,4 +1,4 @@
-//! Content of foreign servers. A drive over such a server overwrites what is there, and is not empty before.
+//! Data on foreign servers. A drive over such a server shows that data until they are overwritten, and then they are lost.
 
 use std::str::FromStr;
 
