@@ -51,19 +51,23 @@ except OSError:
 """
 # By the kernel's stamps of arrival, which a delayed reader does not affect.
 TIMES = """
-import socket, struct
+import socket, struct, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
-    s.bind(("10.77.0.11", 9)); print("ready", flush=True)
+    s.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE
+    s.bind((sys.argv[1], 9)); print("ready", flush=True)
     s.settimeout(60)
-    came = [struct.unpack("qq", s.recvmsg(2000, 100)[1][0][2]) for _ in range(10)]
+    came = [struct.unpack("qq", s.recvmsg(2000, 100)[1][0][2]) for _ in range(int(sys.argv[3]))][int(sys.argv[2]):]
     print(came[-1][0] - came[0][0] + (came[-1][1] - came[0][1]) / 1e9)
 """
+# The kernel holds the whole burst at once, so that a delayed sender does not space it.
 BURST = """
-import socket
+import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-    for _ in range(10): s.sendto(b"x" * 1472, ("10.77.0.11", 9))
+    s.setsockopt(socket.SOL_SOCKET, 32, 1 << 23)  # SO_SNDBUFFORCE
+    for _ in range(int(sys.argv[2])): s.sendto(b"x" * 1472, (sys.argv[1], 9))
 """
+FRAME_BITS = 8 * 1514
 
 
 def traces(lab: Lab) -> list[str]:
@@ -137,16 +141,19 @@ def test_a_lossy_link_loses_its_share(delay_line: None) -> None:
     assert 1450 <= received <= 1750
 
 
+def burst_s(sender: Namespace, receiver: Namespace, address: str, frames: int, skipped: int = 0) -> float:
+    """The seconds from the arrival of the frame after `skipped` ones to the last, of a burst of `frames`."""
+    argv = [sys.executable, "-c", TIMES, address, str(skipped), str(frames)]
+    with subprocess.Popen(receiver.command(argv), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        sender.run([sys.executable, "-c", BURST, address, str(frames)])
+        return float(process.stdout.readline())
+
+
 def test_a_spaced_link_keeps_frames_apart(delay_line: None) -> None:
     # A token bucket would pass some at once; ten frames of 1514 bytes at 1 Mbit/s take 109 ms from first to last.
     with Lab(1, link=Link(1_000_000, 1_000, spaced=True)) as lab:
-        with subprocess.Popen(
-            lab.nodes[0].command([sys.executable, "-c", TIMES]), stdout=subprocess.PIPE, text=True
-        ) as receiver:
-            assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
-            lab.examiner.run([sys.executable, "-c", BURST])
-            seconds = float(receiver.stdout.readline())
-    assert seconds >= 0.1
+        assert burst_s(lab.examiner, lab.nodes[0].namespace, lab.nodes[0].address, 10) >= 0.1
 
 
 def test_a_full_queue_drops_frames() -> None:
@@ -320,28 +327,41 @@ def test_a_failed_lab_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
     assert traces(lab) == []
 
 
-ATTEMPTS = 8
+ATTEMPTS_S = 60
 
 
 def nearest(measure: Callable[[], float], asked: float, bound: float) -> float:
-    """The measured value nearest to `asked` of several attempts, since other processes disturb the machine."""
+    """The measured value nearest to `asked` of the attempts of a minute, since other processes disturb the machine."""
+    deadline = time.monotonic() + ATTEMPTS_S
     found = measure()
-    for _ in range(1, ATTEMPTS):
-        if abs(found - asked) <= bound:
-            break
+    while abs(found - asked) > bound and time.monotonic() < deadline:
         found = min(found, measure(), key=lambda one: abs(one - asked))
     return found
 
 
-def test_a_link_has_the_requested_rate(delay_line: None) -> None:
+def test_a_link_has_the_requested_round_trip(delay_line: None) -> None:
     # On an idle machine, `lab.py check` measures more properties, once each.
     with Lab(2, rate="100mbit", rtt="0.3ms", links={2: Link(100_000_000, 10_000)}) as lab:
         for rtt_ms in (0.3, 20):
             found = nearest(lambda: check.round_trip_ms(lab, 30), rtt_ms, check.ROUND_TRIP_BOUND_MS)
             assert found == pytest.approx(rtt_ms, abs=check.ROUND_TRIP_BOUND_MS)
-            found = nearest(lambda: check.rate_mbit(lab, 1), 100, 100 * check.RATE_BOUND)
-            assert found == pytest.approx(100, rel=check.RATE_BOUND)
             lab.nodes.reverse()
+
+
+@pytest.mark.parametrize("delay_us", [0, 10_000])
+def test_a_link_passes_a_queue_at_the_requested_rate(delay_line: None, delay_us: int) -> None:
+    # A transfer by TCP needs both ends to run in time. A queue that the kernel holds needs its own timers only.
+    frames, skipped = 300, 100
+    with Lab(1, link=Link(100_000_000, delay_us, queue_bytes=1 << 20)) as lab:
+        # An address that is not resolved yet would hold back the burst, and drop most of it.
+        check.round_trip_ms(lab, 1)
+
+        def rate_mbit() -> float:
+            taken_s = burst_s(lab.nodes[0].namespace, lab.examiner, lab.examiner_address, frames, skipped)
+            return (frames - skipped - 1) * FRAME_BITS / taken_s / 1e6
+
+        found = nearest(rate_mbit, 100, 100 * check.RATE_BOUND)
+    assert found == pytest.approx(100, rel=check.RATE_BOUND)
 
 
 @pytest.mark.timing
