@@ -1,10 +1,30 @@
 """Interleaving of contenders, so that a drift of the machine affects all of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.harness.journal import Journal, Measurement
 from cheetah.bench.rounds import in_turns
 from cheetah.bench.units import short
+
+
+class Kept:
+    """The journal for this run's rounds."""
+
+    journal: Journal | None = None
+
+
+@contextlib.contextmanager
+def kept_in(journal: Journal) -> Iterator[None]:
+    """Has rounds recorded in a journal, and those that it has already not measured again."""
+    Kept.journal = journal
+    try:
+        yield
+    finally:
+        Kept.journal = None
 
 
 def interleave(
@@ -16,10 +36,12 @@ def interleave(
     several.
     """
     names = list(contenders)
-    results: dict[str, list[Any]] = {name: [] for name in names}
-    for number in range(rounds):
-        for name in in_turns(names, number):
-            results[name].append(contenders[name]())
+    measurement = Kept.journal.measurement(label) if Kept.journal else Measurement([], lambda _: None)
+    done = measurement.finished[:rounds]
+    for number in range(len(done), rounds):
+        done.append({name: contenders[name]() for name in in_turns(names, number)})
+        measurement.add(done[-1])
+    results = {name: [one[name] for one in done] for name in names}
     several = not isinstance(show, str)
     for metric in show if several else [show]:
         for name in names:
