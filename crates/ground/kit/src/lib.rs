@@ -4,6 +4,7 @@
 
 pub mod clock;
 mod crc64;
+pub mod disks;
 #[allow(unsafe_code)]
 pub mod locked;
 pub mod number;

@@ -5,11 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cheetah_image::disk::Disk;
+use cheetah_kit::disks::{SYS_BLOCK, names};
 
 use super::protect::{InUse, number};
-
-/// Prefixes of block devices that are made of files and of memory.
-const NO_DISKS: [&str; 3] = ["loop", "ram", "zram"];
 
 /// The unit of the size in sysfs, in bytes, whatever the disk's sectors are.
 const SIZE_UNIT_BYTES: u64 = 512;
@@ -35,15 +33,11 @@ pub struct FoundDisk {
 ///
 /// If the kernel does not list them.
 pub fn disks() -> io::Result<Vec<FoundDisk>> {
-    found(Path::new("/sys/block"), &InUse::now())
+    found(Path::new(SYS_BLOCK), &InUse::now())
 }
 
 fn found(folder: &Path, in_use: &InUse) -> io::Result<Vec<FoundDisk>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| !NO_DISKS.iter().any(|prefix| name.starts_with(prefix)));
+    let mut names = names(folder)?;
     names.sort_by_key(|name| (name.len(), name.clone()));
     Ok(names.iter().filter_map(|name| look(name, &folder.join(name), in_use)).collect())
 }
