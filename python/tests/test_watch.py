@@ -99,6 +99,10 @@ def test_a_browser_shows_the_figures_of_the_json_and_a_node_that_is_killed(
                 "[...document.querySelectorAll('svg.map[role=img]')].map(s => s.getAttribute('aria-label'))"
             )
             assert len(drawn) == 3 and all("of 64 slices 64 read" in row for row in drawn), drawn
+            facts = "document.querySelector('.facts').innerText"
+            assert "no verification is known" in browser.value(facts)
+            run(binary, "verify", drive)
+            browser.until(f"{facts}.includes('content verified 20')")
 
             nodes[1].kill()
             browser.until("document.querySelector('#machines tr').dataset.state === 'lost'")
@@ -115,6 +119,47 @@ def test_a_browser_shows_the_figures_of_the_json_and_a_node_that_is_killed(
         for node in nodes:
             node.kill()
             node.wait(PATIENCE_S)
+
+
+def test_a_browser_shows_zeros_verified_slices_and_links_beside_their_measured_capacity(
+    binary: str, tmp_path: Path, browser: Browser
+) -> None:
+    argv = [binary, "--json", "node", "--memory", "32MiB", "--listen", "127.0.0.1:0"]
+    node = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        assert node.stdout
+        ready = json.loads(node.stdout.readline())
+        image, drive, probed = tmp_path / "disk.raw", tmp_path / "case.drive", tmp_path / "path.json"
+        image.write_bytes(bytes(2 * MIB) + noise(2 * MIB, 1))
+        run(binary, "create", drive, "--nodes", ready["nbd"], "--from", image)
+        run(binary, "verify", drive)
+        report = {
+            "format": 1,
+            "host": "localhost",
+            "address": "127.0.0.1",
+            "started": "2026-11-28T07:40:00Z",
+            "hops": [],
+        }
+        report |= {"far": {"name": "node", "from_bits_per_s": 8e6}, "problems": []}
+        probed.write_text(json.dumps(report | {"trains": {"sent": 0, "spoiled": 0, "packets": 0}}))
+        watch = Watch(binary, str(drive), "--probed", str(probed))
+        try:
+            browser.open(watch.url)
+            label = "document.querySelector('svg.map[role=img]')?.getAttribute('aria-label')"
+            assert "32 zeros, 32 verified" in browser.until(label)
+            browser.until("document.querySelectorAll('svg.map[role=img] .v').length === 1")
+            assert browser.value("document.querySelector('#links meter').max") == 1_000_000
+            words = "document.querySelector('#links .link').innerText"
+            assert "measured 2026-11-28T07:40:00Z by trains that it sent" in browser.value(words)
+            run(binary, "verify", "--no-log", drive)
+            browser.until(f"{words}.includes('most so far')")
+            link = watch.picture()["links"][0]
+            assert link["host"] == "127.0.0.1" and link["most"]["bytes_per_s"] > 0
+        finally:
+            watch.close()
+    finally:
+        node.kill()
+        node.wait(PATIENCE_S)
 
 
 def status(index: int) -> dict[str, Any]:

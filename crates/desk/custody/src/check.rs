@@ -21,7 +21,7 @@ use crate::lines::{LogLine, for_each};
 use crate::log_file::LOG;
 use crate::record::{ORIGIN, Parsed, PrevDigest};
 use crate::report::{
-    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine, VerifiedAt,
 };
 use crate::{LINE_BYTES_MAX, LINES_MAX};
 use crate::{Ledger, PlacedHead, placed};
@@ -318,7 +318,9 @@ impl<'a> Checker<'a> {
             tool: record.tool.clone(),
         });
         *report.events.entry(record.name.clone()).or_default() += 1;
-        match record.event() {
+        let event = record.event();
+        note_verification(report, event.as_ref(), &record.time);
+        match event {
             Some(CustodyEvent::Started(started)) => {
                 report.state = State::Unfinished;
                 report.destroyed = false;
@@ -405,6 +407,26 @@ impl<'a> Checker<'a> {
             key: self.last_key,
             report: self.report,
         }
+    }
+}
+
+/// Keeps the last verification, until the content becomes another.
+fn note_verification(report: &mut LogReport, event: Option<&CustodyEvent>, time: &str) {
+    match event {
+        Some(CustodyEvent::Verified(verified)) => {
+            report.verified = Some(VerifiedAt { time: time.to_owned(), verified: (**verified).clone() });
+        }
+        Some(
+            CustodyEvent::Started(_)
+            | CustodyEvent::Resumed { .. }
+            | CustodyEvent::Finished(_)
+            | CustodyEvent::Refetched { .. }
+            | CustodyEvent::AcceptedUnverified { .. }
+            | CustodyEvent::Kept { .. }
+            | CustodyEvent::Wiped(_)
+            | CustodyEvent::Destroyed { .. },
+        ) => report.verified = None,
+        _ => {}
     }
 }
 

@@ -56,6 +56,7 @@ pub use placed::PlacedHead;
 pub use read::Damage;
 pub use report::{
     Began, Fault, FinishedAt, KnownHead, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+    VerifiedAt,
 };
 pub use tail::{LastRecord, last_records};
 pub use triage::{OutputFile, Triaged};

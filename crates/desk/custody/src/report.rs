@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::event::Finished;
+use crate::event::{Finished, Verified};
 use crate::key::KeyId;
 use crate::record::{ActingAs, PrevDigest};
 use crate::triage::Triaged;
@@ -73,6 +73,9 @@ pub struct LogReport {
     /// The one before that.
     #[serde(skip)]
     pub(crate) journal_before: Option<SignedJournal>,
+    /// The last `verified` record, if no record after it says that the content became another.
+    #[serde(skip)]
+    pub verified: Option<VerifiedAt>,
     /// The result in the last `triaged` record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triaged: Option<Triaged>,
@@ -156,6 +159,15 @@ pub struct FinishedAt {
     /// The record's details.
     #[serde(flatten)]
     pub finished: Finished,
+}
+
+/// A verification, and when it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedAt {
+    /// The time of the record.
+    pub time: String,
+    /// The record's details.
+    pub verified: Verified,
 }
 
 /// A journal that a record vouches for.

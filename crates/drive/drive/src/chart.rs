@@ -5,8 +5,10 @@
 use cheetah_device::coverage::State;
 use cheetah_device::placement::{self, Placement};
 use cheetah_device::{ByteRange, Coverage};
+use cheetah_error::Result;
 use serde::Serialize;
 
+use crate::file::digests::Digests;
 use crate::file::{DriveFile, ImageState, NodeSync, Set, places};
 use crate::layout::kind::Layout;
 use crate::node::health::{NodeState, NodeStatus};
@@ -18,10 +20,37 @@ pub struct ChartRow {
     /// The node.
     pub node: String,
     /// One letter for each slice of the drive, in order: `.` the node holds no part of it; `r` all of it was read, and is
-    /// there; `u` part of it is not read yet; `x` part of it could not be read from the source; `l` the node's part is lost;
+    /// there; `v` that, and it was compared with its digests since; `z` that, and all of it is zeros; `u` part of it is not read yet; `x` part of it could not be read from the source; `l` the node's part is lost;
     /// `n` it is not known, because the node does not answer or refuses; `s` the node lacks writes; `e` it was written
     /// without an image, or not at all.
     pub cells: String,
+}
+
+/// What records say of the content of a drive, for its picture.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether all of the image was compared with the digests made at load, and nothing was recorded since that changes it.
+    pub verified: bool,
+    /// The ranges of the image that are zeros, in order, none touching another.
+    pub zeros: Vec<ByteRange>,
+}
+
+/// The ranges of a drive's image that are zeros, by the digests made at load: none without digests, and none if the drive was
+/// opened for writing since. Reads the file of digests, 32 bytes for each MiB.
+///
+/// # Errors
+///
+/// If that file is missing, or another one.
+pub fn zeros(file: &DriveFile) -> Result<Vec<ByteRange>> {
+    let image = file.image.as_ref().filter(|image| is_as_loaded(image.state));
+    match image.and_then(|image| Some((image.digests.as_ref()?, image.size))) {
+        Some((digests, size)) => Ok(Digests::load(file, digests, size)?.zeros()),
+        None => Ok(Vec::new()),
+    }
+}
+
+const fn is_as_loaded(state: ImageState) -> bool {
+    matches!(state, ImageState::Intact | ImageState::Incomplete)
 }
 
 /// The picture of a drive in `slices` slices, fewer if the drive is small, with the states of its nodes in file order.
@@ -30,6 +59,7 @@ pub(crate) fn chart(
     nodes: &[NodeStatus],
     coverage: Option<&Coverage>,
     slices: usize,
+    known: &Known,
 ) -> Vec<ChartRow> {
     let mut rows: Vec<ChartRow> =
         nodes.iter().map(|node| ChartRow { node: node.node.clone(), cells: String::new() }).collect();
@@ -42,9 +72,12 @@ pub(crate) fn chart(
         let content = slice(file.size, index, slices);
         let held = holders.of_range(slice(placed_bytes, index, slices));
         let is_bad = bad.iter().any(|bad| bad.intersection(content).is_some());
-        let state = if is_bad { 'l' } else { content_state(file, coverage, content) };
+        let state = if is_bad { 'l' } else { content_state(file, coverage, content, known) };
         for (node, (row, status)) in rows.iter_mut().zip(nodes).enumerate() {
-            row.cells.push(if held.contains(&node) { worst(state, status) } else { '.' });
+            let cell = if held.contains(&node) { worst(state, status) } else { '.' };
+            // A node stores no zeros. Of a sealed drive it stores ciphertext.
+            let is_empty = cell == 'e' && status.used_bytes == Some(0) && file.sealed.is_none();
+            row.cells.push(if is_empty { 'z' } else { cell });
         }
     }
     rows
@@ -59,22 +92,34 @@ fn slice(bytes: u64, index: u64, slices: u64) -> ByteRange {
 }
 
 /// What the drive has of a range of the image.
-fn content_state(file: &DriveFile, coverage: Option<&Coverage>, range: ByteRange) -> char {
+fn content_state(file: &DriveFile, coverage: Option<&Coverage>, range: ByteRange, known: &Known) -> char {
     let Some(image) = &file.image else { return 'e' };
     let Some(range) = range.intersection(ByteRange::new(0, image.size)) else { return 'e' };
+    let has_all = || match image.state {
+        state if is_as_loaded(state) && is_within(&known.zeros, range) => 'z',
+        // A verification reads one of several copies, and no parity, so it says nothing of a single node then.
+        ImageState::Intact if known.verified && !file.is_redundant() => 'v',
+        _ => 'r',
+    };
     match coverage {
         Some(coverage) => {
             let has = |wanted: State| coverage.runs(range).any(|(_, state)| state == wanted);
             match () {
                 () if has(State::Unreadable) => 'x',
                 () if has(State::Unread) => 'u',
-                () => 'r',
+                () => has_all(),
             }
         }
         // It is recorded only at the end how far the load came.
         None if image.state == ImageState::Loading => 'u',
-        None => 'r',
+        None => has_all(),
     }
+}
+
+/// Whether one of these ranges, which are in order, has all of a range.
+fn is_within(ranges: &[ByteRange], range: ByteRange) -> bool {
+    let after = ranges.partition_point(|one| one.offset <= range.offset);
+    after.checked_sub(1).and_then(|index| ranges.get(index)).is_some_and(|one| one.end() >= range.end())
 }
 
 /// The letter of a cell: what the source could not read does not depend on the node.
@@ -84,6 +129,8 @@ fn worst(state: char, node: &NodeStatus) -> char {
         (_, NodeState::Lost | NodeState::Restarted, _) => 'l',
         (_, NodeState::Refused | NodeState::Unreachable | NodeState::Silent, _) => 'n',
         (_, NodeState::Ok | NodeState::Foreign, Some(NodeSync::Stale | NodeSync::Syncing)) => 's',
+        // That a foreign server was restarted since goes unnoticed.
+        ('v', NodeState::Foreign, None) => 'r',
         (state, NodeState::Ok | NodeState::Foreign, None) => state,
     }
 }
@@ -198,10 +245,10 @@ mod tests {
         let mut coverage = Coverage::new(file.size);
         coverage.set(ByteRange::new(0, file.size), State::Read);
         coverage.set(ByteRange::new(file.size / 2, 512), State::Unreadable);
-        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8);
+        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8, &Known::default());
         assert!(cells(&rows).iter().all(|cells| *cells == "rrrrxrrr"), "{rows:?}");
         coverage.set(ByteRange::new(0, 1), State::Unread);
-        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8);
+        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8, &Known::default());
         assert!(cells(&rows).iter().all(|cells| *cells == "urrrxrrr"), "{rows:?}");
     }
 
@@ -212,7 +259,7 @@ mod tests {
         nodes[0].state = NodeState::Restarted;
         nodes[1].state = NodeState::Silent;
         nodes[2].sync = Some(NodeSync::Syncing);
-        let rows = chart(&file, &nodes, None, 4);
+        let rows = chart(&file, &nodes, None, 4, &Known::default());
         assert_eq!(cells(&rows)[..3], ["llll", "nnnn", "ssss"]);
     }
 
@@ -221,12 +268,52 @@ mod tests {
         let mut file = example();
         file.sets[0].layout = crate::file::LayoutName::Linear;
         file.sets[0].unit = None;
-        let rows = chart(&file, &statuses(&file, &[]), None, 64);
+        let rows = chart(&file, &statuses(&file, &[]), None, 64, &Known::default());
         for slice in 0..64 {
             let holders = rows.iter().filter(|row| row.cells.as_bytes()[slice] != b'.').count();
             assert!((1..=2).contains(&holders), "{rows:?}");
         }
         assert!(rows.iter().all(|row| row.cells.len() == 64 && row.cells.contains('.')), "{rows:?}");
+    }
+
+    #[test]
+    fn zeros_and_verified_content_are_shown_where_they_are_known_and_nowhere_else() {
+        let file = with_image(example());
+        let known = Known { verified: true, zeros: vec![ByteRange::new(0, file.size / 4 + 1)] };
+        let letters = |file: &DriveFile, nodes: &[NodeStatus], known: &Known| -> String {
+            let rows = chart(file, nodes, None, 8, known);
+            let worst = |slice: usize| rows.iter().map(|row| row.cells.as_bytes()[slice]).find(|cell| *cell != b'.');
+            (0..8).filter_map(|slice| worst(slice).map(char::from)).collect()
+        };
+        let mut nodes = statuses(&file, &[]);
+        assert_eq!(letters(&file, &nodes, &known), "zzvvvvvv");
+        assert_eq!(letters(&file, &nodes, &Known::default()), "rrrrrrrr");
+        let mut modified = file.clone();
+        modified.image.as_mut().unwrap().state = ImageState::Modified;
+        assert_eq!(letters(&modified, &nodes, &known), "rrrrrrrr");
+        let redundant = with_image(redundant());
+        let zeros = Known { zeros: vec![ByteRange::new(0, redundant.size / 4)], ..known.clone() };
+        assert_eq!(letters(&redundant, &statuses(&redundant, &[]), &zeros), "zzrrrrrr");
+        nodes.iter_mut().for_each(|node| node.state = NodeState::Foreign);
+        assert_eq!(letters(&file, &nodes, &known), "zzrrrrrr");
+        nodes.iter_mut().for_each(|node| node.state = NodeState::Restarted);
+        assert_eq!(letters(&file, &nodes, &known), "llllllll");
+    }
+
+    #[test]
+    fn the_part_of_a_node_that_stores_nothing_is_zeros_unless_it_is_sealed() {
+        let mut file = example();
+        file.image = None;
+        let mut nodes = statuses(&file, &[]);
+        nodes[0].used_bytes = Some(0);
+        nodes[1].used_bytes = Some(4096);
+        let rows = chart(&file, &nodes, None, 4, &Known::default());
+        let held = |index: usize| rows[index].cells.replace('.', "");
+        assert!(held(0).chars().all(|cell| cell == 'z') && !held(0).is_empty(), "{rows:?}");
+        assert!(held(1).chars().all(|cell| cell == 'e') && !held(1).is_empty(), "{rows:?}");
+        let seal = crate::file::SealSection { suite: 1, unit: 64 << 10, holes: true, epoch: 1, keys: Vec::new() };
+        file.sealed = Some(seal);
+        assert!(!chart(&file, &nodes, None, 4, &Known::default())[0].cells.contains('z'));
     }
 
     #[test]

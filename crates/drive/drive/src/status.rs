@@ -8,7 +8,7 @@ use serde::Serialize;
 
 pub use crate::care::request::Recovery;
 use crate::care::request::{Leaving, Step};
-use crate::chart::{ChartRow, chart};
+use crate::chart::{ChartRow, Known, chart};
 use crate::file::coverage;
 use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
@@ -156,20 +156,21 @@ pub struct CoveredStatus {
 /// Asks every node, waiting for each as long as the session allows. The result includes nodes that do not answer, as such. If the
 /// drive has redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, session: &Session) -> Result<DriveStatus> {
-    status_and_chart(file, session, 0).await.map(|(status, _)| status)
+    status_and_chart(file, session, 0, &Known::default()).await.map(|(status, _)| status)
 }
 
-/// The same, with a [chart](crate::chart) of the drive in this number of slices.
+/// The same, with a [chart](crate::chart) of the drive in this number of slices, of which records say what is `known`.
 pub async fn status_and_chart(
     file: &DriveFile,
     session: &Session,
     slices: usize,
+    known: &Known,
 ) -> Result<(DriveStatus, Vec<ChartRow>)> {
     let NewestNodes { file, refetching, divergence, mut nodes } = newest_nodes(file, session).await?;
     let file = &file;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, session.timeout))).await;
     let recorded = coverage::recorded(file)?;
-    let chart = chart(file, &nodes, recorded.as_ref(), slices);
+    let chart = chart(file, &nodes, recorded.as_ref(), slices, known);
     let covered = recorded.map(|coverage| CoveredStatus {
         read_bytes: coverage.bytes(State::Read),
         unread_bytes: coverage.bytes(State::Unread),

@@ -18,6 +18,8 @@ pub struct Picture {
     pub drives: Vec<WatchedDrive>,
     /// The work in progress, as far as the nodes and the drive files tell.
     pub jobs: Vec<Job>,
+    /// The links of the nodes, by host.
+    pub links: Vec<Link>,
     /// The machines: those that do not answer first, then by name.
     pub machines: Vec<Machine>,
     /// The room whose machines these are, if this machine has its register.
@@ -125,8 +127,76 @@ pub struct WatchedDrive {
     pub problem: Option<String>,
     /// Its state, as `status` prints it.
     pub status: Option<DriveStatus>,
+    /// The last verification of what is in it now, by its custody log; `None` if it was not verified, or if the log is not
+    /// believed.
+    pub verification: Option<Verification>,
     /// Its nodes that have wiped their part, and said so in a receipt.
     pub wiped: Vec<String>,
+}
+
+/// A verification of a drive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Verification {
+    /// When it was recorded, RFC 3339.
+    pub at: String,
+    /// Bytes that the nodes hashed, on their word; the others were read by the verifier.
+    pub at_nodes_bytes: u64,
+    /// Whether all of it was compared with its digests, and the drive was neither enlarged nor opened for writing since.
+    pub holds: bool,
+    /// Whether it found no problem.
+    pub ok: bool,
+}
+
+/// The link of the machine of one or several nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Link {
+    /// Its capacity, if it was measured.
+    pub capacity: Option<Capacity>,
+    /// The name or address of the machine.
+    pub host: String,
+    /// The highest rate since this command began, which is no measurement of the capacity; `None` if nothing was read.
+    pub most: Option<Carried>,
+    /// The rate at which clients read from its nodes; `None` if that is not known.
+    pub read_bytes_per_s: Option<u64>,
+}
+
+/// The measured capacity of the path from a machine to the one that measured it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Capacity {
+    /// When the measurement began, RFC 3339.
+    pub at: String,
+    /// Whether it is a lower bound.
+    pub at_least: bool,
+    /// Bytes of whole Ethernet frames a second; those of one TCP connection are payload alone.
+    pub bytes_per_s: u64,
+    /// How it was measured.
+    pub method: CapacityMethod,
+}
+
+/// How a capacity was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum CapacityMethod {
+    /// Trains of packets that the machine answered.
+    Echo,
+    /// Trains of packets that its node sent.
+    Trains,
+    /// One TCP connection, so the capacity is at least that.
+    Transfer,
+}
+
+/// A rate, and when it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Carried {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The rate.
+    pub bytes_per_s: u64,
 }
 
 /// Work in progress.

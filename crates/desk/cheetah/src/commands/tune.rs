@@ -144,31 +144,34 @@ fn describe(host: &str, tuning: &Tuning, link: &LinkUse) -> String {
     )
 }
 
-/// Reads a report from a file.
+/// Reads the report on the path to `host`.
 fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
     let name = path.display();
-    let size = match path.metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound && is_a_word(path) => {
-            return Err(Failure::misused(not_a_word(path)));
-        }
-        metadata => metadata.context(format_args!("--tune {name}"))?.len(),
-    };
-    if size > REPORT_BYTES_MAX {
-        return Err(Failure::misused(format!("--tune {name}: not a report of cheetah probe --json")));
+    if is_a_word(path) && path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(Failure::misused(not_a_word(path)));
     }
-    // A pipe must not be waited for.
-    let text = regular::open_file(path).and_then(std::io::read_to_string).context(format_args!("--tune {name}"))?;
-    let report: PathReport = serde_json::from_str(&text)
-        .map_err(|error| Failure::misused(format!("--tune {name}: not a report of cheetah probe --json: {error}")))?;
-    if report.format != FORMAT {
-        let format = report.format;
-        return Err(Failure::misused(format!("--tune {name} has format {format}, not {FORMAT}: probe the host again")));
-    }
+    let report = read_report("--tune", path)?;
     if report.host != host && report.address.to_string() != host {
         let other = report.host.escape_debug();
         ui.warn(format_args!("{name} describes the path to {other}, but the source is at {host}"));
     }
     Ok(report)
+}
+
+/// Reads a report from the file that this `option` names.
+pub fn read_report(option: &str, path: &Path) -> Result<PathReport> {
+    let name = format!("{option} {}", path.display());
+    if path.metadata().context(&name)?.len() > REPORT_BYTES_MAX {
+        return Err(Failure::misused(format!("{name}: not a report of cheetah probe --json")));
+    }
+    // A pipe must not be waited for.
+    let text = regular::open_file(path).and_then(std::io::read_to_string).context(&name)?;
+    let report: PathReport = serde_json::from_str(&text)
+        .map_err(|error| Failure::misused(format!("{name}: not a report of cheetah probe --json: {error}")))?;
+    match report.format {
+        FORMAT => Ok(report),
+        format => Err(Failure::misused(format!("{name} has format {format}, not {FORMAT}: probe the host again"))),
+    }
 }
 
 /// Whether a path looks like a mistyped word rather than a file.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::lab::Lab;
 use crate::support::run::cheetah_plain;
-use crate::support::{Desk, MIB, Node, Service, cheetah, node, number, text, three, until};
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, node, noise, number, text, three, tool, until};
 
 /// The rows of the only drive's chart.
 fn chart(picture: &Value) -> Vec<&str> {
@@ -87,6 +87,92 @@ fn a_drive_that_fills_shows_what_is_not_read_yet_as_a_job() {
     let job = &picture["jobs"][0];
     assert_eq!((text(job, "kind"), number(job, "total_bytes"), number(job, "done_bytes")), ("fill", 8 * MIB, 0));
     assert_eq!((&job["writer"], &job["left_s"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn zeros_are_known_from_the_digests_and_verified_content_from_the_signed_log_alone() {
+    let (desk, nodes) = (Desk::new(), [Node::start("32MiB"), Node::start("32MiB")]);
+    let content = [vec![0; MIB as usize], noise(3 * MIB, 7)].concat();
+    let image = desk.file("disk.raw", &content);
+    let drive = desk.drive("case", &nodes.each_ref(), &image, &[]);
+    let watched = || cheetah(&["watch", "--once", &drive]).ok().json();
+    // What any of the nodes shows of a slice.
+    let shown = |picture: &Value| -> String {
+        let rows = chart(picture);
+        let cell = |slice: usize| rows.iter().map(|row| row.as_bytes()[slice]).find(|cell| *cell != b'.');
+        (0..64).filter_map(|slice| cell(slice).map(char::from)).collect()
+    };
+    let loaded = watched();
+    assert_eq!(shown(&loaded), "z".repeat(16) + &"r".repeat(48));
+    assert_eq!(loaded["drives"][0]["verification"], Value::Null);
+    cheetah(&["verify", "--no-log", &drive]).ok();
+    assert_eq!(watched()["drives"][0]["verification"], Value::Null, "it left no record");
+    cheetah(&["verify", &drive]).ok();
+    let verified = watched();
+    assert_eq!(shown(&verified), "z".repeat(16) + &"v".repeat(48));
+    let verification = &verified["drives"][0]["verification"];
+    assert_eq!((&verification["ok"], &verification["holds"]), (&true.into(), &true.into()));
+    let plain = cheetah_plain(&["watch", "--once", &drive]).ended_with(0).out();
+    assert!(plain.contains("content verified 20") && plain.contains("✓·✓·✓") && plain.contains("0·0·0"), "{plain}");
+    // An altered log is not believed.
+    let log = format!("{drive}.custody");
+    let altered = std::fs::read_to_string(&log).unwrap().replacen("\"ok\":true", "\"ok\":true ", 1);
+    std::fs::write(&log, altered).unwrap();
+    let ran = cheetah(&["watch", "--once", &drive]).ended_with(1);
+    let picture: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+    assert_eq!(picture["drives"][0]["verification"], Value::Null);
+    assert_eq!(shown(&picture), "z".repeat(16) + &"r".repeat(48));
+}
+
+#[test]
+fn a_verification_that_found_problems_is_in_the_sentence() {
+    if !need::programs(&["qemu-io"]) {
+        return;
+    }
+    let (desk, node) = (Desk::new(), Node::start("32MiB"));
+    let (image, _) = desk.image("disk.raw", 4 * MIB);
+    let drive = desk.drive("case", &[&node], &image, &[]);
+    let uri = format!("nbd://{}/{}", node.nbd, text(&node.status()["exports"][0], "name"));
+    tool("qemu-io", &["-f", "raw", "-c", "write -P 7 1M 64k", &uri]).ok();
+    cheetah(&["verify", &drive]).ended_with(3);
+    let ran = cheetah(&["watch", "--once", &drive]).says(3, &["last verification"]);
+    let picture: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+    assert_eq!(text(&picture, "state"), "bad");
+    assert!(text(&picture, "sentence").contains("found problems"), "{picture}");
+    assert_eq!(chart(&picture), ["r".repeat(64)]);
+}
+
+/// What `probe --json` writes of a path on which the far end sent trains at this rate; `None`: nothing was measured.
+fn probed(bits_per_s: Option<f64>) -> String {
+    let far = bits_per_s.map(|rate| serde_json::json!({"name": "node (1)", "from_bits_per_s": rate}));
+    let trains = serde_json::json!({"sent": 0, "spoiled": 0, "packets": 0});
+    let report = serde_json::json!({
+        "format": 1, "host": "localhost", "address": "127.0.0.1", "started": "2026-11-28T07:40:00Z", "hops": [],
+        "far": far, "trains": trains, "problems": [],
+    });
+    report.to_string()
+}
+
+#[test]
+fn a_link_is_drawn_beside_the_capacity_that_was_measured_and_otherwise_says_that_none_was() {
+    let (desk, node) = (Desk::new(), Node::start("16MiB"));
+    let plain = cheetah(&["watch", "--once", "--nodes", node.address()]).ok().json();
+    let link = &plain["links"][0];
+    assert_eq!((text(link, "host"), &link["capacity"], &link["most"]), ("127.0.0.1", &Value::Null, &Value::Null));
+    let file = desk.file("path.json", probed(Some(8e8)).as_bytes());
+    let args = ["watch", "--once", "--nodes", node.address(), "--probed", &file];
+    let capacity = &cheetah(&args).ok().json()["links"][0]["capacity"];
+    assert_eq!((number(capacity, "bytes_per_s"), text(capacity, "method")), (100_000_000, "trains"));
+    assert_eq!((text(capacity, "at"), &capacity["at_least"]), ("2026-11-28T07:40:00Z", &false.into()));
+    let shown = cheetah_plain(&args).ok().out();
+    assert!(
+        shown.contains("of 95.4MiB/s, measured") && shown.contains("2026-11-28T07:40:00Z by trains that it sent"),
+        "{shown}"
+    );
+    let nothing = desk.file("none.json", probed(None).as_bytes());
+    cheetah(&["watch", "--once", "--nodes", node.address(), "--probed", &nothing])
+        .says(2, &["no capacity", "probe it again"]);
+    cheetah(&["watch", "--once", "--probed", &desk.file("x", b"x")]).says(2, &["--probed", "not a report"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::check::check;
-use crate::event::{Finished, Started};
+use crate::event::{Finished, Started, Verified};
 use crate::key::PublicKey;
 use crate::report::{Fault, LogReport, Problem, State};
 use cheetah_image::own_file::NotOurs;
@@ -85,6 +85,25 @@ fn a_log_passes_the_check_as_written() {
     let finished = report.finished.unwrap();
     assert_eq!((finished.place.line, finished.finished.size), (5, 1 << 20));
     assert_eq!(finished.place.sha256, hex(&Sha256::digest(&lines[4])));
+}
+
+#[test]
+fn the_last_verification_is_kept_until_the_content_becomes_another() {
+    let desk = Desk::new();
+    let verified = |report: &LogReport| report.verified.as_ref().map(|found| found.verified.size);
+    let mut lines = desk.six();
+    assert_eq!(verified(&desk.check(&lines)), Some(0));
+    assert_eq!(verified(&desk.check(&lines[..5])), None);
+    let mut log = desk.log();
+    for (event, expected) in [
+        (CustodyEvent::Verified(Box::new(Verified { size: 7, ..Verified::default() })), Some(7)),
+        (CustodyEvent::Doubts { doubts: Vec::new() }, Some(7)),
+        (CustodyEvent::Refetched { source: serde_json::Value::Null, ranges: Vec::new(), bytes: 0 }, None),
+    ] {
+        log.append(&event).unwrap();
+        lines = desk.lines();
+        assert_eq!(verified(&desk.check(&lines)), expected, "{event:?}");
+    }
 }
 
 #[test]

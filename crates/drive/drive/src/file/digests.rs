@@ -30,6 +30,16 @@ pub fn digest(chunk: &Data) -> ChunkDigest {
     *hasher.finalize().as_bytes()
 }
 
+/// The digest of a chunk of this many bytes that are zeros.
+fn zeros_digest(bytes: u64) -> ChunkDigest {
+    let zeros = [0; 4096];
+    let mut hasher = blake3::Hasher::new();
+    for piece in ByteRange::new(0, bytes).split_at_multiples(zeros.len() as u64) {
+        hasher.update(zeros.get(..piece.len as usize).unwrap_or(&zeros));
+    }
+    *hasher.finalize().as_bytes()
+}
+
 /// The digests of an image's chunks, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digests {
@@ -68,6 +78,22 @@ impl Digests {
             match ranges.last_mut() {
                 _ if self.get(chunk.offset) == other.get(chunk.offset) => {}
                 Some(last) if last.end() == chunk.offset => last.len += chunk.len,
+                _ => ranges.push(chunk),
+            }
+        }
+        ranges
+    }
+
+    /// The ranges of chunks whose content is zeros, in order, neighbours merged.
+    pub(crate) fn zeros(&self) -> Vec<ByteRange> {
+        let whole = zeros_digest(CHUNK_BYTES);
+        let last = zeros_digest(self.size % CHUNK_BYTES);
+        let mut ranges: Vec<ByteRange> = Vec::new();
+        for chunk in ByteRange::new(0, self.size).split_at_multiples(CHUNK_BYTES) {
+            let zeros = if chunk.len == CHUNK_BYTES { &whole } else { &last };
+            match ranges.last_mut() {
+                _ if self.get(chunk.offset) != Some(zeros) => {}
+                Some(before) if before.end() == chunk.offset => before.len += chunk.len,
                 _ => ranges.push(chunk),
             }
         }
@@ -141,6 +167,21 @@ impl Digests {
 mod tests {
     use super::*;
     use crate::file::tests::example;
+
+    #[test]
+    fn chunks_of_zeros_are_known_by_their_digests_also_a_short_one_at_the_end() {
+        let size = 3 * CHUNK_BYTES + 5000;
+        let mut digests = Digests::new(size).unwrap();
+        assert_eq!(digests.zeros(), [], "a chunk that was not loaded has no digest of zeros");
+        digests.set(0, [7; 32]);
+        for chunk in ByteRange::between(CHUNK_BYTES, size).split_at_multiples(CHUNK_BYTES) {
+            digests.set(chunk.offset, digest(&Data::from(vec![0; chunk.len as usize])));
+        }
+        assert_eq!(digests.zeros(), [ByteRange::between(CHUNK_BYTES, size)]);
+        digests.set(2 * CHUNK_BYTES, [7; 32]);
+        let ends = [ByteRange::new(CHUNK_BYTES, CHUNK_BYTES), ByteRange::new(3 * CHUNK_BYTES, 5000)];
+        assert_eq!(digests.zeros(), ends);
+    }
 
     #[test]
     fn only_the_digests_that_the_drive_file_records_are_removed() {

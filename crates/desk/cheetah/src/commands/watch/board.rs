@@ -1,6 +1,6 @@
 //! What was seen of everything that is watched.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::drive::{self, DriveSeen};
 use super::judge;
+use super::link::{Measured, WatchedLink};
 use super::log_end::WatchedLog;
 use super::machine::{Asker, WatchedMachine};
 use super::targets::Wanted;
@@ -29,6 +30,9 @@ pub struct Board {
     seen: Mutex<Seen>,
     drives: Vec<PathBuf>,
     logs: usize,
+    /// The capacities that were measured.
+    measured: Measured,
+    custodian: Custodian,
     /// What machines and nodes are asked with.
     session: Session,
 }
@@ -38,21 +42,30 @@ struct Seen {
     room: Option<String>,
     /// In the order in which they became known. None is removed.
     machines: Vec<WatchedMachine>,
+    /// The links of nodes, by the names of the hosts.
+    links: BTreeMap<String, WatchedLink>,
     drives: Vec<DriveSeen>,
     logs: Vec<WatchedLog>,
 }
 
 impl Board {
     /// A board of these drives and logs, of which nothing was seen yet.
-    pub fn new(drives: Vec<PathBuf>, logs: Vec<PathBuf>, custodian: &Custodian, session: Session) -> Self {
+    pub fn new(
+        (drives, logs): (Vec<PathBuf>, Vec<PathBuf>),
+        measured: Measured,
+        custodian: &Custodian,
+        session: Session,
+    ) -> Self {
         let count = logs.len();
         let seen = Seen {
             room: None,
             machines: Vec::new(),
+            links: BTreeMap::new(),
             drives: drives.iter().cloned().map(DriveSeen::new).collect(),
             logs: logs.into_iter().map(|log| WatchedLog::new(log, custodian.clone())).collect(),
         };
-        Self { seen: Mutex::new(seen), drives, logs: count, session }
+        let custodian = custodian.clone();
+        Self { seen: Mutex::new(seen), drives, logs: count, measured, custodian, session }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -68,7 +81,11 @@ impl Board {
         let mut new = Vec::new();
         for target in targets {
             if known.insert(target.address()) {
-                new.push((seen.machines.len(), Asker::new(&target, &self.session)));
+                let index = seen.machines.len();
+                new.push((index, Asker::new(&target, &self.session)));
+                if let Some(host) = target.host().filter(|_| target.is_node) {
+                    seen.links.entry(host).or_insert_with(|| WatchedLink::new(&target)).nodes.push(index);
+                }
                 seen.machines.push(WatchedMachine::new(target));
             }
         }
@@ -88,14 +105,20 @@ impl Board {
 
     async fn ask_machine(&self, index: usize, asker: &mut Asker) {
         let answer = asker.ask().await;
-        if let Some(machine) = self.seen().machines.get_mut(index) {
-            machine.note(answer);
+        let mut seen = self.seen();
+        let Seen { machines, links, .. } = &mut *seen;
+        let Some(machine) = machines.get_mut(index) else { return };
+        machine.note(answer);
+        if let Some(link) = machine.target.host().and_then(|host| links.get_mut(&host)) {
+            let nodes = link.nodes.clone();
+            link.note(nodes.into_iter().filter_map(|node| machines.get(node)?.read_bytes_per_s()));
         }
     }
 
     async fn ask_drive(&self, index: usize) {
         let Some(path) = self.drives.get(index) else { return };
-        let answer = drive::ask(path, &self.session).await;
+        let Some(records) = self.seen().drives.get(index).map(DriveSeen::records) else { return };
+        let answer = drive::ask(path, records, (&self.custodian, &self.session)).await;
         if let Some(drive) = self.seen().drives.get_mut(index) {
             drive.note(answer);
         }
@@ -164,6 +187,7 @@ impl Board {
             at_ms: now_ms(),
             custody,
             jobs: seen.drives.iter().flat_map(DriveSeen::jobs).collect(),
+            links: seen.links.values().map(|link| link.shown(&self.measured)).collect(),
             totals: totals(&machines),
             drives,
             machines,

@@ -1,16 +1,20 @@
 //! One drive that is watched.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use cheetah_custody::Custodian;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::chart::ChartRow;
 use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{Condition, DriveStatus, status_and_chart};
 use cheetah_drive::{DriveFile, ImageState, Session};
 use cheetah_words::sentence;
+use tokio::task::spawn_blocking;
 
 use super::rate::Rate;
+use super::records::Records;
 use crate::answers::watch::{Job, JobKind, WatchedDrive};
 
 /// Slices of a drive in its picture.
@@ -21,24 +25,37 @@ pub const SLICES: usize = 64;
 pub struct Found {
     status: DriveStatus,
     chart: Vec<ChartRow>,
+    records: Arc<Records>,
     wiped: Vec<String>,
 }
 
-/// Asks the nodes of a drive, waiting for each as long as the session allows.
+/// Asks the nodes of a drive, waiting for each as long as the session allows. `records` are what was read of its records
+/// before.
 ///
 /// # Errors
 ///
 /// Why its state is not known, in words.
-pub async fn ask(path: &Path, session: &Session) -> cheetah_error::Result<Found> {
+pub async fn ask(
+    path: &Path,
+    records: Arc<Records>,
+    (custodian, session): (&Custodian, &Session),
+) -> cheetah_error::Result<Found> {
     let file = DriveFile::load(path)?;
-    let (mut status, chart) = status_and_chart(&file, session, SLICES).await?;
+    let records = if records.is_of(&file) { records } else { read_records(&file, custodian).await };
+    let (mut status, chart) = status_and_chart(&file, session, SLICES, &records.known).await?;
     status.diverged = status.divergence.as_ref().map(sentence);
     for node in &mut status.nodes {
         node.problem = node.problem.take().map(|problem| cheetah_words::with(problem, &node.next));
     }
     let former = file.sets.iter().flat_map(|set| &set.former);
     let wiped = file.nodes().chain(former).filter(|node| node.receipt.is_some()).map(|node| node.name.clone());
-    Ok(Found { status, chart, wiped: wiped.collect() })
+    Ok(Found { status, chart, records, wiped: wiped.collect() })
+}
+
+/// Reads the records of a drive, which may be hundreds of megabytes, apart from the threads that ask machines.
+async fn read_records(file: &DriveFile, custodian: &Custodian) -> Arc<Records> {
+    let (file, custodian) = (file.clone(), custodian.clone());
+    Arc::new(spawn_blocking(move || Records::read(&file, &custodian)).await.unwrap_or_default())
 }
 
 /// A drive, and what was seen of it.
@@ -48,18 +65,24 @@ pub struct DriveSeen {
     pub path: PathBuf,
     shown: Option<WatchedDrive>,
     jobs: Vec<Job>,
+    records: Arc<Records>,
     done: Rate,
 }
 
 impl DriveSeen {
     /// A drive that was not asked for yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, shown: None, jobs: Vec::new(), done: Rate::default() }
+        Self { path, shown: None, jobs: Vec::new(), records: Arc::default(), done: Rate::default() }
     }
 
     /// What is known of it; `None` until it was asked for.
     pub fn shown(&self) -> Option<WatchedDrive> {
         self.shown.clone()
+    }
+
+    /// What was read of its records.
+    pub fn records(&self) -> Arc<Records> {
+        self.records.clone()
     }
 
     /// The work on it.
@@ -71,14 +94,16 @@ impl DriveSeen {
     pub fn note(&mut self, answer: cheetah_error::Result<Found>) {
         let file = path_to_text(&self.path).into_owned();
         self.shown = Some(match answer {
-            Ok(Found { status, chart, wiped }) => {
+            Ok(Found { status, chart, records, wiped }) => {
                 self.jobs = self.jobs_of(&status);
-                WatchedDrive { chart, file, problem: None, status: Some(status), wiped }
+                let verification = records.verification.clone();
+                self.records = records;
+                WatchedDrive { chart, file, problem: None, status: Some(status), verification, wiped }
             }
             Err(error) => {
                 self.jobs.clear();
                 let problem = Some(sentence(&error));
-                WatchedDrive { chart: Vec::new(), file, problem, status: None, wiped: Vec::new() }
+                WatchedDrive { chart: Vec::new(), file, problem, status: None, verification: None, wiped: Vec::new() }
             }
         });
     }

@@ -5,7 +5,7 @@ use cheetah_drive::ImageState;
 use cheetah_drive::status::{Condition, Content, DriveStatus};
 use cheetah_error::Fact;
 
-use crate::answers::watch::{Health, LogEnd, Machine, WatchedDrive};
+use crate::answers::watch::{Health, LogEnd, Machine, Verification, WatchedDrive};
 
 /// The names that a sentence has room for.
 const NAMES: usize = 3;
@@ -44,6 +44,9 @@ fn of_drive(drive: &WatchedDrive) -> Vec<(Health, String)> {
     } else if let Some(clause) = of_content(status) {
         clauses.push(clause);
     }
+    if let Some(failed) = failed_verification(drive) {
+        clauses.push((Health::Bad, format!("the verification of {name} at {} found problems", failed.at)));
+    }
     let unreadable = status.covered.as_ref().filter(|covered| covered.unreadable_bytes > 0);
     if let Some(covered) = unreadable {
         let (bytes, ranges) = (Size(covered.unreadable_bytes), covered.unreadable_ranges);
@@ -62,6 +65,12 @@ fn of_drive(drive: &WatchedDrive) -> Vec<(Health, String)> {
         clauses.push((Health::Attention, format!("{name} has to leave {}", names(&leaving))));
     }
     clauses
+}
+
+/// The last verification of a drive, if it found problems. That an incomplete image is one is said already.
+pub fn failed_verification(drive: &WatchedDrive) -> Option<&Verification> {
+    let is_incomplete = drive.status.as_ref().and_then(condition) == Some(ImageState::Incomplete);
+    drive.verification.as_ref().filter(|verification| !verification.ok && !is_incomplete)
 }
 
 /// The recorded state of a drive's image; `None` without one, or if it is lost.
@@ -248,6 +257,7 @@ mod tests {
             file: "x.drive".into(),
             problem: Some("x.drive: No such file or directory".into()),
             status: None,
+            verification: None,
             wiped: Vec::new(),
         };
         let log = LogEnd { log: "x.custody".into(), problems: vec!["line 3: altered".into()], records: Vec::new() };

@@ -120,6 +120,11 @@ impl WatchedMachine {
         self.answer.clone()
     }
 
+    /// The rate at which clients read from it, while it is known.
+    pub fn read_bytes_per_s(&self) -> Option<u64> {
+        self.answer.as_ref()?.lends.as_ref()?.read_bytes_per_s
+    }
+
     /// Notes an answer.
     pub fn note(&mut self, answer: Answer) {
         let (mut state, mut problem, mut lends) = (NodeState::Ok, None, None);

@@ -1,16 +1,19 @@
 //! `cheetah watch`: the room on one page.
 //!
 //! [`targets`] finds the machines, [`machine`], [`drive`] and [`log_end`] ask each thing that is watched, at its own pace, so
-//! that one that hangs does not hold up the others. [`board`] keeps what they found, [`judge`] puts it into one sentence.
+//! that one that hangs does not hold up the others; [`records`] reads what lies beside a drive, and [`link`] puts what nodes send
+//! beside what was measured. [`board`] keeps what they found, [`judge`] puts it into one sentence.
 //! [`page`] serves the page, [`show`] writes it for a terminal.
 
 mod board;
 mod drive;
 mod judge;
+mod link;
 mod log_end;
 mod machine;
 mod page;
 mod rate;
+mod records;
 mod show;
 mod targets;
 
@@ -23,6 +26,7 @@ use cheetah_error::Error;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::board::Board;
+use self::link::Measured;
 use crate::answers::watch::Picture;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
@@ -48,9 +52,10 @@ Machines are those of the room, if this machine has its key; those that lend to 
   cheetah watch case42.drive
   cheetah watch lab:case42 --custody disk.E01.custody
   cheetah watch --terminal
+  cheetah watch case42.drive --probed lab-7.json
   cheetah watch --once --json | jq -r .sentence
 
-With --once, exits with 3 if a drive has lost content or redundancy, and with 1 if a machine does not answer or a log is \
+With --once, exits with 3 if a drive has lost content or redundancy, or is not what was loaded by its last verification, and with 1 if a machine does not answer or a log is \
 not as it should be."
 )]
 pub struct Args {
@@ -65,6 +70,10 @@ pub struct Args {
     /// Show the end of this custody log; repeat for more [default: the logs beside the drives]
     #[arg(long, value_name = "LOG")]
     custody: Vec<PathBuf>,
+
+    /// Draw the link of a node beside the capacity in this output of cheetah probe --json; repeat for more
+    #[arg(long, value_name = "FILE")]
+    probed: Vec<PathBuf>,
 
     /// Address of the page; beyond loopback it is for members of the room alone, whose browsers need their certificates
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = crate::commands::listen::address)]
@@ -91,6 +100,7 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let every = Duration::from_secs(args.every);
     let session = desk.session(Duration::from_secs(args.timeout));
+    let measured = Measured::read(&args.probed)?;
     let logs = log_end::logs(&args.custody, &args.drives)?;
     let wanted = targets::Wanted::of(&args.nodes, &args.drives, &desk.credentials)?;
     if !wanted.has_any()? && args.drives.is_empty() && logs.is_empty() {
@@ -98,7 +108,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
             "there is nothing to watch: this machine has no room; name drives, or nodes with --nodes",
         ));
     }
-    let board = Arc::new(Board::new(args.drives, logs, &desk.custodian, session));
+    let board = Arc::new(Board::new((args.drives, logs), measured, &desk.custodian, session));
     if args.once {
         board.ask_once(&wanted).await?;
         let picture = board.picture();
@@ -140,6 +150,9 @@ fn verdict(picture: &Picture) -> Result<()> {
     let statuses = || picture.drives.iter().filter_map(|drive| drive.status.as_ref());
     if statuses().any(|status| !status.healthy && !status.is_about_access()) {
         return Err(Error::evidence("a drive has lost content or redundancy; see above").into());
+    }
+    if picture.drives.iter().any(|drive| judge::failed_verification(drive).is_some()) {
+        return Err(Error::evidence("a drive is not what was loaded, by its last verification; see above").into());
     }
     let answers = picture.machines.iter().all(|machine| machine.state.is_healthy());
     let drives = picture.drives.iter().all(|drive| drive.status.as_ref().is_some_and(|status| status.healthy));

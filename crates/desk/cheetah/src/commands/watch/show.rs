@@ -9,12 +9,16 @@ use cheetah_drive::status::{Content, DriveStatus, NodeState};
 use cheetah_kit::clock::now_ms;
 
 use super::judge::missing;
-use crate::answers::watch::{Health, Job, JobKind, LogEnd, Machine, Picture, WatchedDrive};
+use crate::answers::watch::{
+    CapacityMethod, Health, Job, JobKind, Link, LogEnd, Machine, Picture, Verification, WatchedDrive,
+};
 use crate::commands::compared::wrapped;
 use crate::ui::table::table;
 
 /// The machines that fit on a terminal; those that do not answer come first.
 const MACHINES_DRAWN: usize = 20;
+/// Characters of a link's bar.
+const LINK_CELLS: u64 = 20;
 /// Puts the cursor into the first column of the first line.
 const HOME: &str = "\u{1b}[H";
 /// Clears the rest of the line, and the rest of the screen.
@@ -22,7 +26,8 @@ const CLEAR_LINE: &str = "\u{1b}[K\n";
 const CLEAR_REST: &str = "\u{1b}[J";
 
 /// What the letters of a drive's picture mean.
-const LEGEND: &str = "█ read  ░ unread  X unreadable  L lost  ? not known  S lacks writes  - no image  · elsewhere";
+const LEGEND: &str =
+    "█ read  ✓ verified  0 zeros  ░ unread  X unreadable  L lost  ? not known  S lacks writes  - no image  · elsewhere";
 
 /// The picture, drawn over the one before.
 pub fn frame(picture: &Picture, colours: bool) -> String {
@@ -66,6 +71,7 @@ pub fn text(picture: &Picture, machines_max: usize) -> String {
     if !picture.machines.is_empty() {
         text.push_str(&machines(&picture.machines, machines_max));
     }
+    text.push_str(&links(&picture.links, machines_max));
     picture.drives.iter().for_each(|drive| text.push_str(&describe_drive(drive)));
     if picture.drives.iter().any(|drive| !drive.chart.is_empty()) {
         let _ = writeln!(text, "\n{}", wrapped(LEGEND, 2));
@@ -101,6 +107,39 @@ fn machines(all: &[Machine], most: usize) -> String {
     let problems = all.iter().take(most).filter_map(|machine| machine.problem.as_deref());
     let problems: String = problems.map(|problem| format!("\n{}", wrapped(&OneLine(problem).to_string(), 1))).collect();
     format!("{rows}{rest}{problems}\n")
+}
+
+/// The links that carried something, or whose capacity was measured.
+fn links(all: &[Link], most: usize) -> String {
+    let is_shown = |link: &&Link| link.capacity.is_some() || link.most.is_some();
+    let lines = all.iter().filter(is_shown).take(most).map(|link| format!("{}\n", wrapped(&describe_link(link), 2)));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\nlinks, by what clients read from the nodes:\n{lines}") }
+}
+
+fn describe_link(link: &Link) -> String {
+    let host = OneLine(&link.host);
+    let rate = link.read_bytes_per_s.map_or_else(|| "rate not known".to_owned(), |rate| format!("{}/s", Size(rate)));
+    let most = link.most.map(|most| format!("; most so far {}/s", Size(most.bytes_per_s))).unwrap_or_default();
+    let Some(capacity) = &link.capacity else { return format!("{host}: {rate}; capacity not measured{most}") };
+    let filled = link.read_bytes_per_s.map_or(0, |rate| share(rate, capacity.bytes_per_s, LINK_CELLS));
+    let bar: String = (0..LINK_CELLS).map(|cell| if cell < filled { '█' } else { '░' }).collect();
+    let over = link.read_bytes_per_s.is_some_and(|rate| rate > capacity.bytes_per_s);
+    let over = if over { ", which is more than was measured" } else { "" };
+    let how = match capacity.method {
+        CapacityMethod::Trains => "trains that it sent",
+        CapacityMethod::Echo => "trains that it answered",
+        CapacityMethod::Transfer => "one TCP connection",
+    };
+    let bound = if capacity.at_least { "at least " } else { "" };
+    let (size, at) = (Size(capacity.bytes_per_s), OneLine(&capacity.at));
+    format!("{host}: {bar} {rate} of {bound}{size}/s{over}, measured {at} by {how}{most}")
+}
+
+/// How many of `cells` a rate fills; all if it is more than was measured.
+fn share(rate: u64, capacity: u64, cells: u64) -> u64 {
+    let filled = u128::from(rate) * u128::from(cells) / u128::from(capacity.max(1));
+    u64::try_from(filled).unwrap_or(cells).min(cells)
 }
 
 fn state_of(machine: &Machine) -> String {
@@ -139,6 +178,7 @@ fn describe_drive(drive: &WatchedDrive) -> String {
         );
         text.push_str(&format!("  {figures}\n"));
     }
+    text.extend(drive.verification.iter().map(|found| format!("{}\n", wrapped(&describe_verification(found), 2))));
     for (row, node) in drive.chart.iter().zip(&status.nodes) {
         let cells: String = row.cells.chars().map(glyph).collect();
         let state = match (node.state, node.sync) {
@@ -155,6 +195,16 @@ fn describe_drive(drive: &WatchedDrive) -> String {
     let problems = problems.map(|problem| format!("{}\n", wrapped(&OneLine(problem).to_string(), 2)));
     text.extend(writer.into_iter().chain(problems));
     text
+}
+
+fn describe_verification(found: &Verification) -> String {
+    let at = OneLine(&found.at);
+    match (found.ok, found.holds, found.at_nodes_bytes) {
+        (false, ..) => format!("VERIFIED {at}, WITH PROBLEMS: see the custody log"),
+        (true, false, _) => format!("verified {at}, but not as it is now"),
+        (true, true, 0) => format!("content verified {at}"),
+        (true, true, bytes) => format!("content verified {at}, {} of it by its nodes", Size(bytes)),
+    }
 }
 
 fn headline(status: &DriveStatus) -> String {
@@ -181,6 +231,8 @@ const fn glyph(cell: char) -> char {
     match cell {
         '.' => '·',
         'r' => '█',
+        'v' => '✓',
+        'z' => '0',
         'u' => '░',
         'x' => 'X',
         'l' => 'L',

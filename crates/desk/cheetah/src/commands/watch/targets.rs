@@ -86,6 +86,20 @@ impl Target {
         same_nbd || self.control.iter().any(|address| other.control.contains(address))
     }
 
+    /// The names and addresses of its machine.
+    pub fn hosts(&self) -> Vec<String> {
+        let without_port = |address: &String| {
+            let host = address.rsplit_once(':').map_or(&**address, |(host, _)| host);
+            host.trim_start_matches('[').trim_end_matches(']').to_owned()
+        };
+        self.control.iter().map(without_port).collect()
+    }
+
+    /// The first of them, if it has a control API.
+    pub fn host(&self) -> Option<String> {
+        self.hosts().into_iter().next()
+    }
+
     /// By what it is told from others.
     pub fn address(&self) -> String {
         let nbd = || self.nbd.as_ref().map(ToString::to_string);
