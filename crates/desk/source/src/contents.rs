@@ -56,8 +56,12 @@ pub struct Volume {
 /// Names the volumes of a source whose formats are known and not read. Reads some hundred KiB of each volume; nothing is
 /// returned if that takes longer than `patience`.
 pub async fn unread_volumes(source: &Source, patience: Duration) -> Vec<UnreadVolume> {
-    let volumes = tokio::time::timeout(patience, volumes(source)).await.unwrap_or_default();
-    volumes.into_iter().filter_map(unread).collect()
+    volumes_within(source, patience).await.iter().filter_map(unread).collect()
+}
+
+/// The [`volumes`] of a source; none if that takes longer than `patience`.
+pub(crate) async fn volumes_within(source: &Source, patience: Duration) -> Vec<Volume> {
+    tokio::time::timeout(patience, volumes(source)).await.unwrap_or_default()
 }
 
 /// The source as a whole, and its partitions, but at most some. Reads some hundred KiB of each. A volume that cannot be examined is
@@ -82,15 +86,15 @@ pub async fn volumes(source: &Source) -> Vec<Volume> {
 }
 
 /// Returns the volume, unless triage lists it or nothing is known of it.
-fn unread(volume: Volume) -> Option<UnreadVolume> {
+pub(crate) fn unread(volume: &Volume) -> Option<UnreadVolume> {
     let Volume { partition, content: found, .. } = volume;
     let formats: Vec<_> =
         found.formats.iter().filter(|format| format.family.is_empty()).map(ToString::to_string).collect();
-    let unread = found.unread.filter(|_| found.formats.is_empty());
+    let unread = found.unread.as_ref().filter(|_| found.formats.is_empty());
     (!formats.is_empty() || unread.is_some()).then(|| UnreadVolume {
-        partition,
+        partition: *partition,
         formats,
-        unread: unread.unwrap_or_default(),
+        unread: unread.cloned().unwrap_or_default(),
     })
 }
 

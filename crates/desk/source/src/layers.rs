@@ -9,6 +9,7 @@ use cheetah_unlock::{OpenedVolume, Unlocked};
 use cheetah_volume::foresight::{Foresight, OpenedVolumes};
 
 use crate::access::Access;
+use crate::logical::LogicalVolumes;
 use crate::stats::Stats;
 use cheetah_error::{Error, Result};
 
@@ -45,19 +46,24 @@ impl Layers {
     }
 
     /// Puts foresight above `device`, the top of these layers, if `access` asks for it: where it sees tools' reads and no
-    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted.
+    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and logical volumes
+    /// that lie in one piece.
     pub(crate) fn foresee_over(
         &mut self,
         device: DynDevice,
         access: &Access,
         sector_bytes: Option<u32>,
-        unlocked: Option<&Arc<Unlocked>>,
+        (unlocked, logical): (Option<&Arc<Unlocked>>, &LogicalVolumes),
     ) -> DynDevice {
         let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
-        let opened = unlocked.map(|unlocked| {
-            let (volumes, unlocked) = (unlocked.opened.iter().map(OpenedVolume::range).collect(), Arc::clone(unlocked));
-            OpenedVolumes { volumes, over: Arc::new(move |below| unlocked.over(below)) }
+        let mut volumes: Vec<_> = logical.in_one_piece().collect();
+        volumes.extend(unlocked.iter().flat_map(|unlocked| unlocked.opened.iter().map(OpenedVolume::range)));
+        let unlocked = unlocked.cloned();
+        let over = Arc::new(move |below: DynDevice| match &unlocked {
+            Some(unlocked) => unlocked.over(below),
+            None => below,
         });
+        let opened = (!volumes.is_empty()).then_some(OpenedVolumes { volumes, over });
         let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes, opened);
         self.foresight = Some(foresight.clone());
         foresight

@@ -15,10 +15,11 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
-use crate::contents::{UnreadVolume, unread_volumes};
+use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on};
 use crate::kind::drive_file;
 use crate::layers::Layers;
+use crate::logical::{self, LogicalVolumes};
 use crate::open::{open, opener};
 use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
@@ -46,6 +47,8 @@ pub struct OpenedSource {
     behind: Option<Source>,
     /// Its encrypted volumes, if keys were given: those that are open, and those that stay locked.
     pub unlocked: Option<Arc<Unlocked>>,
+    /// Its logical volumes.
+    pub logical: LogicalVolumes,
     /// The opened volume that `device` shows in place of the source, if it does.
     pub volume: Option<OpenedVolume>,
     /// The device below an overlay, of which opened volumes are read.
@@ -82,9 +85,8 @@ impl OpenedSource {
             Some(path) => Self::some_drive(&path, access).await?,
             None => Self::source(text, access).await?,
         };
-        if let Some(unlocked) = &opened.unlocked {
-            opened.unread_volumes.retain(|volume| !was_tried(unlocked, volume));
-        }
+        let Self { unlocked, logical, unread_volumes, .. } = &mut opened;
+        unread_volumes.retain(|volume| !is_known_better(volume, unlocked.as_ref(), logical));
         if let Shown::Volume { partition } = access.shown
             && let Err(error) = opened.show_volume(partition)
         {
@@ -144,10 +146,12 @@ impl OpenedSource {
         let behind = Some(image_on(file, device.clone()));
         let unread_volumes = Vec::new();
         let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
+        let logical = LogicalVolumes::find(&device, &[], unlocked.as_ref()).await;
         Ok(Some(Self {
             base: device.clone(),
             device,
             unlocked,
+            logical,
             volume: None,
             name,
             identity,
@@ -184,10 +188,12 @@ impl OpenedSource {
         // A drive that is written to is no evidence.
         let behind = (!access.writable).then(|| image_on(file, device.clone()));
         let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
+        let logical = LogicalVolumes::find(&device, &[], unlocked.as_ref()).await;
         Ok(Self {
             base: device.clone(),
             device,
             unlocked,
+            logical,
             volume: None,
             name: name_of(file),
             identity: drive_identity(file),
@@ -211,7 +217,7 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
-        let (doubts, unread_volumes) = match is_remote {
+        let (doubts, volumes) = match is_remote {
             true => (Vec::new(), Vec::new()),
             false => look(&source, access.session.timeout).await,
         };
@@ -224,19 +230,21 @@ impl OpenedSource {
         };
         // Above the cache, which holds ciphertext only.
         let unlocked = unlocked(&device, access, identity.sector_size).await;
-        let device = layers.foresee_over(device, access, identity.sector_size, unlocked.as_ref());
+        let logical = LogicalVolumes::find(&device, &volumes, unlocked.as_ref()).await;
+        let device = layers.foresee_over(device, access, identity.sector_size, (unlocked.as_ref(), &logical));
         let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
         let behind = is_remote.then(through_layers);
         Ok(Self {
             base: device.clone(),
             device,
             unlocked,
+            logical,
             volume: None,
             name,
             identity,
             lost,
             doubts,
-            unread_volumes,
+            unread_volumes: volumes.iter().filter_map(unread).collect(),
             behind,
             reached,
             closing: Closing::Nothing,
@@ -257,10 +265,10 @@ impl OpenedSource {
         &self,
         patience: Duration,
     ) -> Option<impl Future<Output = Vec<UnreadVolume>> + Send + use<>> {
-        let (source, unlocked) = (self.behind.clone()?, self.unlocked.clone());
+        let (source, unlocked, logical) = (self.behind.clone()?, self.unlocked.clone(), self.logical.clone());
         Some(async move {
             let mut volumes = unread_volumes(&source, patience).await;
-            volumes.retain(|volume| unlocked.as_ref().is_none_or(|unlocked| !was_tried(unlocked, volume)));
+            volumes.retain(|volume| !is_known_better(volume, unlocked.as_ref(), &logical));
             volumes
         })
     }
@@ -281,15 +289,31 @@ impl OpenedSource {
         doubts
     }
 
-    /// Returns the opened volumes, decrypted, each with the end of its name: `p2.unlocked`, or `unlocked` for the whole source.
+    /// Returns the opened volumes, decrypted, each with the end of its name: `p2.unlocked`, or `unlocked` for the whole source;
+    /// and the logical volumes: `group-name`.
     ///
     /// # Errors
     ///
     /// If a volume lies beyond the source.
     pub fn opened_volumes(&self) -> Result<Vec<(String, DynDevice)>> {
-        let Some(unlocked) = &self.unlocked else { return Ok(Vec::new()) };
-        let named = |volume: &OpenedVolume| Ok((volume.suffix(), decrypted(unlocked, self.base.clone(), volume)?));
-        unlocked.opened.iter().map(named).collect()
+        let mut volumes = Vec::new();
+        if let Some(unlocked) = &self.unlocked {
+            for volume in &unlocked.opened {
+                volumes.push((volume.suffix(), decrypted(unlocked, self.base.clone(), volume)?));
+            }
+        }
+        volumes.extend(self.logical.named(&logical::decrypted(&self.base, self.unlocked.as_ref()))?);
+        Ok(volumes)
+    }
+
+    /// Returns the whole of it with the opened volumes decrypted in their places, and behind its end the logical volumes that lie in
+    /// several pieces.
+    ///
+    /// # Errors
+    ///
+    /// If a volume lies beyond the source.
+    pub fn with_logical_volumes(&self) -> Result<DynDevice> {
+        self.logical.behind(self.decrypted())
     }
 
     /// Returns the whole of it with the opened volumes decrypted in their places; what is on the disk, if no key was given.
@@ -403,15 +427,20 @@ async fn unlocked(device: &DynDevice, access: &Access, sector_bytes: Option<u32>
     Some(Arc::new(unlock(device, sector_bytes.into(), keys).await))
 }
 
-/// Whether keys were tried on a volume: then more is known of it than its format.
+/// Whether more is known of a volume than its format: keys were tried on it, or it is a part of a volume group.
+fn is_known_better(volume: &UnreadVolume, unlocked: Option<&Arc<Unlocked>>, logical: &LogicalVolumes) -> bool {
+    let is_physical = logical.physical.contains(&volume.partition);
+    is_physical || unlocked.is_some_and(|unlocked| was_tried(unlocked, volume))
+}
+
 fn was_tried(unlocked: &Unlocked, volume: &UnreadVolume) -> bool {
     let opened = unlocked.opened.iter().map(|opened| opened.partition);
     opened.chain(unlocked.locked.iter().map(|locked| locked.partition)).any(|partition| partition == volume.partition)
 }
 
-/// What is in doubt about a source, and its volumes that are not read.
-async fn look(source: &Source, patience: Duration) -> (Vec<String>, Vec<UnreadVolume>) {
-    (doubts(source, patience).await, unread_volumes(source, patience).await)
+/// What is in doubt about a source, and its volumes.
+async fn look(source: &Source, patience: Duration) -> (Vec<String>, Vec<Volume>) {
+    (doubts(source, patience).await, volumes_within(source, patience).await)
 }
 
 impl SourceConnections {

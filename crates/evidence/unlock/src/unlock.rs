@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, identify};
+use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, LVM2, identify};
 use cheetah_volume::partition::{SectorSize, read_tables};
 
 use crate::bitlocker;
@@ -25,6 +25,9 @@ pub struct Unlocked {
     pub opened: Vec<OpenedVolume>,
     /// Those that are not.
     pub locked: Vec<StillLocked>,
+    /// The physical volumes of LVM2 that are not encrypted: the numbers of their partitions, `None` for the whole device, and
+    /// their places.
+    pub physical: Vec<(Option<u32>, ByteRange)>,
     volumes: OpenedVolumes,
 }
 
@@ -71,11 +74,13 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
     let has_partitions = !tables.partitions.is_empty();
     let mut tried = Tried { device, keys, opened: Vec::new(), locked: Vec::new(), volumes: Vec::new() };
-    let mut unnamed = Vec::new();
+    let (mut unnamed, mut physical) = (Vec::new(), Vec::new());
     for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
         let identified = identify(device, range).await;
         if let Some(format) = locked_format(&identified) {
             tried.try_volume(partition, range, format).await;
+        } else if identified.formats.iter().any(|format| format.name == LVM2) {
+            physical.push((partition, range));
         } else if identified.formats.is_empty() && (partition.is_some() || !has_partitions) {
             unnamed.push((partition, range));
         }
@@ -85,7 +90,7 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     }
     let Tried { mut opened, locked, volumes, .. } = tried;
     opened.sort_by_key(|volume| volume.partition);
-    Unlocked { opened, locked, volumes: OpenedVolumes::new(volumes) }
+    Unlocked { opened, locked, physical, volumes: OpenedVolumes::new(volumes) }
 }
 
 /// The format of a volume, if it is one that a key may open.

@@ -1,4 +1,4 @@
-//! Partitions ([`partition`]), and the positions of file systems' metadata and files' content ([`survey`]).
+//! Partitions ([`partition`]), logical volumes ([`lvm`]), and the positions of file systems' metadata and files' content ([`survey`]).
 //!
 //! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that
 //! the data can be prefetched. A wrong prediction costs time, never a byte.
@@ -9,6 +9,7 @@ mod ext;
 mod fat;
 pub mod foresight;
 pub mod formats;
+pub mod lvm;
 mod nearby;
 mod ntfs;
 pub mod offline;

@@ -1,7 +1,10 @@
-//! Surveys of volumes in memory, for tests and fuzzing.
+//! Surveys of volumes in memory, and logical volumes of disks in memory, for tests and fuzzing.
 
 use cheetah_device::ByteRange;
+use cheetah_device::memory::Memory;
+use futures::FutureExt as _;
 
+use crate::lvm::{Assembly, assemble_unchecked};
 use crate::recognise::{START_BYTES, recognise};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor, probed_ranges};
 
@@ -86,4 +89,10 @@ pub fn drive<'a>(
         }
     }
     surveyed
+}
+
+/// Puts together the logical volumes of `disk`, which is one physical volume, whatever its checksums are.
+pub fn logical_volumes(disk: Vec<u8>) -> Assembly {
+    let whole = ByteRange::new(0, disk.len() as u64);
+    assemble_unchecked(&Memory::new(disk), &[whole]).now_or_never().unwrap_or_default()
 }

@@ -18,6 +18,7 @@ pub mod custody;
 pub mod ewf;
 pub mod formats;
 pub mod iscsi;
+pub mod logical_volumes;
 pub mod parity;
 pub mod partition_table;
 pub mod probe_reply;
@@ -65,7 +66,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
@@ -76,6 +77,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("ewf", ewf::run),
     ("formats", formats::run),
     ("iscsi", iscsi::run),
+    ("logical_volumes", logical_volumes::run),
     ("parity", parity::run),
     ("partition_table", partition_table::run),
     ("probe_reply", probe_reply::run),

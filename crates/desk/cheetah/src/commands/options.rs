@@ -16,7 +16,9 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, Session, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive};
+use cheetah_source::{
+    Access, CacheOption, Keys, LogicalVolumes, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive,
+};
 use cheetah_tls::CredentialSet;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -433,6 +435,7 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     warn_of_doubts(&opened.doubts, ui);
     warn_of_unread(&opened.unread_volumes, ui);
     warn_of_locks(opened, ui);
+    warn_of_groups(opened, ui);
     let (settled, doubts) = (opened.settled(), opened.look_for_doubts(patience));
     let unread = opened.look_for_unread_volumes(patience);
     if doubts.is_some() || unread.is_some() {
@@ -442,6 +445,13 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
             warn_of_unread(&OptionFuture::from(unread).await.unwrap_or_default(), ui);
         });
     }
+}
+
+/// Names the logical volumes, and what of volume groups is not opened.
+fn warn_of_groups(opened: &OpenedSource, ui: Ui) {
+    let LogicalVolumes { volumes, not_opened, .. } = &opened.logical;
+    volumes.iter().for_each(|one| ui.note(format_args!("{}: {}", opened.name, one.description())));
+    not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{}: {why}", opened.name))));
 }
 
 /// Says what the keys opened, and what stays locked.

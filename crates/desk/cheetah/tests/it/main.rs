@@ -36,6 +36,7 @@ mod lazy;
 mod leftovers;
 mod lend;
 mod lifecycle;
+mod lvm;
 mod members;
 mod misuse;
 mod mount;

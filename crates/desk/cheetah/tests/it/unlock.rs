@@ -262,7 +262,7 @@ fn a_drive_is_made_of_an_opened_volume() {
 
 /// A volume of LUKS with this content. cryptsetup makes the header, because qemu-img first measures how fast it derives a
 /// key, and gives up where the kernel has not yet counted any time of a process that has just begun.
-fn luks(desk: &Desk, content: &[u8], key: &str) -> String {
+pub fn luks(desk: &Desk, content: &[u8], key: &str) -> String {
     let (plain, key_file) = (desk.file("content.raw", content), desk.file("keys.luks", key.as_bytes()));
     let locked = desk.file("disk.raw", &vec![0; LUKS_HEADER as usize + content.len()]);
     let format = ["luksFormat", "--batch-mode", "--type", "luks1", "--pbkdf-force-iterations", "1000", "--key-file"];

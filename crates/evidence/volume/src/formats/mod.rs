@@ -14,7 +14,7 @@ use cheetah_device::{ByteRange, Device};
 
 pub use self::lock::{Lock, Protector};
 use self::signatures::{At, SIGNATURES, Signature};
-pub use self::signatures::{BITLOCKER, LUKS};
+pub use self::signatures::{BITLOCKER, LUKS, LVM2};
 use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.

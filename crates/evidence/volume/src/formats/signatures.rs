@@ -33,7 +33,8 @@ const fn listed(at: usize, magic: &'static [u8], name: &'static str, family: &'s
 pub const LUKS: &str = "LUKS, encrypted";
 /// The name of BitLocker.
 pub const BITLOCKER: &str = "BitLocker, encrypted";
-const LVM2: &str = "LVM2 physical volume";
+/// The name of a physical volume of LVM2.
+pub const LVM2: &str = "LVM2 physical volume";
 const SWAP: &str = "Linux swap";
 const HIBERNATED: &str = "Linux swap with a hibernated system";
 const OCFS2: &str = "OCFS2";
