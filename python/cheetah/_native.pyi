@@ -111,12 +111,16 @@ class Device:
 
     name: str
     size: int
+    end: int
+    """The size with the logical volumes behind the end."""
     sector_size: int | None
     lost: list[str]
     unlocked: str | None
     """What the keys did, as JSON: see `cheetah.Device.unlocked`."""
     locked: list[str]
     """What the keys did not do, a sentence each."""
+    logical: str
+    """The logical volumes, as JSON: see `cheetah.Device.logical`."""
 
     def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
@@ -196,6 +200,8 @@ class Share:
     """What the keys did, as JSON: see `cheetah.Device.unlocked`."""
     locked: list[str]
     """What the keys did not do, a sentence each."""
+    logical: str
+    """The logical volumes, as JSON: see `cheetah.Device.logical`."""
 
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
-from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed
+from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed, parsed_logical
 from cheetah.search import Hits, Wanted, listed
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class Device(io.RawIOBase):
     `format` and `protector`, and `locked` one for each that is not, with `partition`, `format` and `why`. The content of
     open volumes is read decrypted, each sector where it lies encrypted. `locked` has sentences about those that are not open.
 
+    `logical` names the logical volumes of LVM2. Its `volumes` has a dictionary for each that can be read, with `group`, `name`,
+    `id`, `label` (its name as a file of a mount), `offset` and `size_bytes`, and `not_opened` sentences about the others. One that
+    lies in one piece is read where it lies; the others lie behind `size`, where only `pread` reaches.
+
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
     be read raises OSError with an errno (EIO) and leaves the position unchanged; it never yields zeros or part of the
@@ -62,6 +66,7 @@ class Device(io.RawIOBase):
         self.lost = opened.lost
         self.unlocked = parsed(opened.unlocked)
         self.locked = opened.locked
+        self.logical = parsed_logical(opened.logical)
         self.mode = "rb"
         self._native = opened
         self._position = 0
@@ -71,11 +76,15 @@ class Device(io.RawIOBase):
         self._doubts: list[str] | None = None
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Returns `length` bytes from `offset`, fewer only at the end. Does not move the position."""
+        """Returns `length` bytes from `offset`, fewer only at the end. Does not move the position. Reads logical volumes that lie
+        behind the end, too: see `logical`."""
         self._must_be_open()
         if offset < 0 or length < 0:
             raise ValueError(f"cannot read {length} bytes at {offset}: neither may be negative")
-        return self._native.pread(min(offset, self.size), min(length, self.size))
+        end = self._native.end
+        if offset < self.size:
+            length = min(length, self.size - offset)
+        return self._native.pread(min(offset, end), min(length, end))
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Returns the next `size` bytes, fewer only at the end; without a size, the rest, up to 1 GiB."""

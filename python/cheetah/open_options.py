@@ -24,6 +24,10 @@ Unlocked: TypeAlias = dict[str, list[dict[str, Any]]]
 """What keys did to encrypted volumes: see `cheetah.Device`."""
 
 
+Logical: TypeAlias = dict[str, list[Any]]
+"""The logical volumes of a source: see `cheetah.Device`."""
+
+
 def open_options(
     source: str,
     *,
@@ -73,6 +77,12 @@ def absolute_source(source: str | os.PathLike[str]) -> str:
         # Reports and logs name a path that is not UTF-8 by its text, and a user may type that.
         path = path_text.to_path(path)
     return (RAW if raw else "") + path_text.to_text(os.path.abspath(path))
+
+
+def parsed_logical(logical: str) -> Logical:
+    """Returns the logical volumes, as Rust states them."""
+    found: Logical = json.loads(logical)
+    return found
 
 
 def parsed(unlocked: str | None) -> Unlocked | None:

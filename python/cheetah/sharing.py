@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cheetah import _native
-from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed
+from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed, parsed_logical
 
 # The default cache of a shared source, as on the command line.
 CACHE = "memory"
@@ -18,8 +18,8 @@ CACHE = "memory"
 class Share:
     """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size`, `lost`, `unlocked` and `locked`
-    are the source's, as of `cheetah.Device`. The share ends, and its directory is removed, by `close`, at the end of a `with`, or
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size`, `lost`, `unlocked`, `locked`
+    and `logical` are the source's, as of `cheetah.Device`; what `uri` opens is longer if logical volumes lie behind the end. The share ends, and its directory is removed, by `close`, at the end of a `with`, or
     when this process exits normally.
     """
 
@@ -39,6 +39,7 @@ class Share:
         self.lost = self._native.lost
         self.unlocked = parsed(self._native.unlocked)
         self.locked = self._native.locked
+        self.logical = parsed_logical(self._native.logical)
         self._doubts: list[str] | None = None
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 

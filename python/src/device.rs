@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, DynDevice};
+use cheetah_device::{ByteRange, Device as _, DynDevice};
 use cheetah_source::OpenedSource;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -28,6 +28,9 @@ pub struct Device {
     /// The size in bytes.
     #[pyo3(get)]
     size: u64,
+    /// The size with the logical volumes behind the end.
+    #[pyo3(get)]
+    end: u64,
     /// The size of a sector in bytes, if known.
     #[pyo3(get)]
     sector_size: Option<u32>,
@@ -40,6 +43,9 @@ pub struct Device {
     /// What the keys did not do, a sentence each.
     #[pyo3(get)]
     locked: Vec<String>,
+    /// The logical volumes, as JSON: see `cheetah.Device.logical`.
+    #[pyo3(get)]
+    logical: String,
     /// How long a look for doubts may take.
     patience: Duration,
 }
@@ -54,14 +60,16 @@ impl Device {
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let (sector_size, patience) = (opened.identity.sector_size, options.timeout);
-        let (unlocked, locked) = unlocked(&opened)?;
-        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, unlocked, locked, patience })
+        let ((unlocked, locked), logical) = (unlocked(&opened)?, logical(&opened)?);
+        let end = whole(&opened)?.geometry().size;
+        let opened = RwLock::new(Some(opened));
+        Ok(Self { opened, name, size, end, sector_size, lost, unlocked, locked, logical, patience })
     }
 
-    /// Returns `length` bytes from `offset`, fewer only at the end.
+    /// Returns `length` bytes from `offset`, fewer only at the end. Behind it are the logical volumes in several pieces.
     fn pread<'py>(&self, py: Python<'py>, offset: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
         let device = self.device()?;
-        let length = usize::try_from(length.min(self.size.saturating_sub(offset)))?;
+        let length = usize::try_from(length.min(self.end.saturating_sub(offset)))?;
         PyBytes::new_with(py, length, |out| {
             let mut at = offset;
             for piece in out.chunks_mut(PIECE_BYTES) {
@@ -138,8 +146,19 @@ impl Device {
     fn device(&self) -> PyResult<DynDevice> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("read of a closed device"))?;
-        Ok(opened.decrypted())
+        whole(opened)
     }
+}
+
+/// The source with opened volumes decrypted, and logical volumes behind its end.
+pub fn whole(opened: &OpenedSource) -> PyResult<DynDevice> {
+    opened.with_logical_volumes().map_err(|error| failure::of(&error))
+}
+
+/// The logical volumes of a source, as JSON.
+pub fn logical(opened: &OpenedSource) -> PyResult<String> {
+    serde_json::to_string(&opened.logical.outcome())
+        .map_err(|error| failure::failed(format!("putting the logical volumes as JSON: {error}")))
 }
 
 /// What the keys did to the encrypted volumes of a source, as JSON, and what they did not do; nothing if none were given.

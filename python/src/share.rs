@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::device::unlocked;
+use crate::device::{logical, unlocked, whole};
 use crate::open_options::OpenOptions;
 use crate::{failure, runtime};
 
@@ -46,6 +46,9 @@ pub struct Share {
     /// What the keys did not do, a sentence each.
     #[pyo3(get)]
     locked: Vec<String>,
+    /// The logical volumes, as JSON: see `cheetah.Device.logical`.
+    #[pyo3(get)]
+    logical: String,
     /// How long a look for doubts may take.
     patience: Duration,
 }
@@ -67,14 +70,14 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, &access))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        let (unlocked, locked) = unlocked(&opened)?;
+        let ((unlocked, locked), logical) = (unlocked(&opened)?, logical(&opened)?);
         let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
         let _guard = runtime.enter();
         let listener = Listener::unix(&socket)
             .map_err(|error| failure::failed(format!("cannot make the socket {}: {error}", socket.display())))?;
-        let (device, served) = ReadCounter::over(opened.decrypted());
+        let (device, served) = ReadCounter::over(whole(&opened)?);
         let only = SingleExport::described_by_name(name.clone(), device);
         let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
         let (stop, stopped) = oneshot::channel();
@@ -84,7 +87,7 @@ impl Share {
         });
         let (sector_size, patience) = (opened.identity.sector_size, options.timeout);
         let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
-        Ok(Self { serving, uri, name, size, sector_size, lost, unlocked, locked, patience })
+        Ok(Self { serving, uri, name, size, sector_size, lost, unlocked, locked, logical, patience })
     }
 
     /// Counters: see `cheetah.Share.stats`.

@@ -153,7 +153,7 @@ def test_the_backup_of_a_gpt_is_used(disk: Path) -> None:
         ([(8 * MIB - 8192, bytes.fromhex("fc4e2ba901000000"))], "md 1.0"),
         ([(8 * MIB - 65536, bytes.fromhex("fc4e2ba900000000"))], "md 0.90"),
         ([(0x20000 + 1024 * n, bytes.fromhex("0cb1ba0000000000")) for n in range(128)], "ZFS"),
-        ([(512, b"LABELONE" + bytes(16) + b"LVM2 001")], "LVM2"),
+        ([(536, b"LVM2 001")], "LVM2"),
         ([(0x1018, bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81"))], "bcache"),
         ([(0, b"bluestore block device")], "BlueStore"),
         ([(8 * MIB - 1024, b"Intel Raid ISM Cfg Sig. 1.1.00")], "Intel RAID"),

@@ -37,7 +37,7 @@ pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
 pub use link::LinkUse;
-pub use logical::{LogicalVolumes, PlacedVolume};
+pub use logical::{LogicalOutcome, LogicalVolumes, PlacedVolume};
 pub use network::open_nbd;
 pub use nodes_here::nodes_here;
 pub use open::{open, opener};

@@ -12,6 +12,7 @@ use cheetah_error::{Error, Result};
 use cheetah_unlock::Unlocked;
 use cheetah_volume::formats::LVM2;
 use cheetah_volume::lvm::{LogicalVolume, assemble};
+use serde::Serialize;
 
 use crate::contents::Volume;
 
@@ -41,7 +42,32 @@ pub struct PlacedVolume {
     pub offset: u64,
 }
 
+/// The logical volumes of a source, as JSON.
+#[derive(Debug, Serialize)]
+pub struct LogicalOutcome<'a> {
+    volumes: Vec<Described<'a>>,
+    not_opened: &'a [String],
+}
+
+/// A logical volume, as JSON.
+#[derive(Debug, Serialize)]
+struct Described<'a> {
+    group: &'a str,
+    name: &'a str,
+    /// The end of its name as a file of a mount.
+    label: String,
+    id: &'a str,
+    offset: u64,
+    size_bytes: u64,
+}
+
 impl LogicalVolumes {
+    /// Describes them.
+    pub fn outcome(&self) -> LogicalOutcome<'_> {
+        let volumes = self.volumes.iter().map(PlacedVolume::described).collect();
+        LogicalOutcome { volumes, not_opened: &self.not_opened }
+    }
+
     /// Puts together the logical volumes of a device, on the physical ones that `volumes` has or that keys opened or came upon.
     pub(crate) async fn find(device: &DynDevice, volumes: &[Volume], unlocked: Option<&Arc<Unlocked>>) -> Self {
         let is_physical = |volume: &&Volume| volume.content.formats.iter().any(|format| format.name == LVM2);
@@ -98,6 +124,12 @@ impl LogicalVolumes {
 impl PlacedVolume {
     fn over(&self, below: &DynDevice) -> Result<DynDevice> {
         self.volume.over(below).map_err(Error::device("showing a logical volume"))
+    }
+
+    fn described(&self) -> Described<'_> {
+        let LogicalVolume { group, name, id, size_bytes, .. } = &self.volume;
+        let (label, offset, size_bytes) = (self.volume.label(), self.offset, *size_bytes);
+        Described { group, name, label, id, offset, size_bytes }
     }
 
     /// Names it, with its size.

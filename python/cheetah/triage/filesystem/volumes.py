@@ -30,6 +30,8 @@ _FAMILIES = {
     "hfs": "HFS", "iso9660": "ISO9660",
 }  # fmt: skip
 _WHOLE = "the whole source"
+_UNKNOWN: tuple[Any, ...] = ((), (), (), None)
+"""What a task says of opened, locked and logical volumes and of the size of the source if it says nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Extent:
     description: str
     sector_size: int
     partitioned: bool = True
+    logical: bool = False
+    """Whether it is a logical volume, which may lie behind the end of the source."""
 
 
 @dataclasses.dataclass
@@ -54,34 +58,51 @@ class Opened:
     """Why The Sleuth Kit does not open a format that it knows, a sentence each."""
 
 
-def task(sector_size: int | None = None, opened: Sequence[Mapping[str, Any]] = (), locked: Sequence[str] = ()) -> Task:
+def task(
+    sector_size: int | None = None,
+    opened: Sequence[Mapping[str, Any]] = (),
+    locked: Sequence[str] = (),
+    logical: Mapping[str, Sequence[Any]] | None = None,
+    size: int | None = None,
+) -> Task:
     """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known. `opened`
-    are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened."""
-    if not opened and not locked:
+    are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened. `logical` are
+    the logical volumes, as in `cheetah.Device.logical`, of a source of `size` bytes."""
+    has_logical = logical is not None and any(logical.values())
+    if not opened and not locked and not has_logical:
         return Task("volumes", -1, (sector_size or 0,))
     places = tuple(
         (one["offset"], one["size_bytes"], f"{one['format']}, opened with {one['protector']}") for one in opened
     )
-    return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
+    if logical is None or not has_logical:
+        return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
+    groups = tuple(
+        (one["offset"], one["size_bytes"], f"logical volume {one['group']}/{one['name']}") for one in logical["volumes"]
+    )
+    said = (*locked, *logical["not_opened"])
+    return Task("volumes", -1, (sector_size or 0, places, said, groups, size))
 
 
 def find(worker: Worker, what: Task) -> Result:
     """Finds all partitions and their file systems; without a partition table, or if no partition holds one, the source
     as a whole."""
-    opened, locked = what.what[1:] or ((), ())
-    finder = _Finder(worker, opened)
+    known = what.what[1:]
+    opened, locked, logical, size = known + _UNKNOWN[len(known) :]
+    size = worker.source.size if size is None else size
+    finder = _Finder(worker, size, opened)
     finder.result.problems += [Problem("volumes", sentence, gap=True) for sentence in locked]
     sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
-    source = worker.source
     given = worker.settings.sector_size
-    tables = _native.read_partition_tables(worker.image().pread_noted, source.size, sector_size, given)
+    tables = _native.read_partition_tables(worker.image().pread_noted, size, sector_size, given)
     finder.result.problems += [Problem("volumes", sentence, gap=gap) for sentence, gap in tables.remarks]
     places = sorted([*tables.partitions, *tables.beyond], key=lambda one: one.number)
     for place in places:
         finder.add(finder.opened_in(_extent(place)))
     for place in tables.others:
         finder.add_if_known(_extent(place))
-    whole = finder.opened_in(Extent(0, source.size, _WHOLE, sector_size or 512, partitioned=False), places)
+    for start, length, description in logical:
+        finder.add(Extent(start, length, description, sector_size or 512, logical=True))
+    whole = finder.opened_in(Extent(0, size, _WHOLE, sector_size or 512, partitioned=False), places)
     if not any(volume.start == whole.start for volume in finder.result.volumes):
         if finder.any_file_system():
             finder.add_if_known(dataclasses.replace(whole, description=f"{_WHOLE}, which also has a partition table"))
@@ -97,9 +118,9 @@ def _extent(place: _native.Partition) -> Extent:
 class _Finder:
     """Collects volumes, and the problems with them."""
 
-    def __init__(self, worker: Worker, opened: Sequence[tuple[int, int, str]] = ()):
+    def __init__(self, worker: Worker, size: int, opened: Sequence[tuple[int, int, str]] = ()):
         self._worker = worker
-        self._size = worker.source.size
+        self._source_size = size
         self._opened = opened
         self.result = Result()
 
@@ -158,19 +179,19 @@ class _Finder:
         index = len(self.result.volumes)
         described = [extent.description]
         end = extent.start + extent.length
-        if extent.start >= self._size:
+        if extent.start >= self._size(extent):
             described.append("beyond the end of the source")
         else:
             if info is not None:
                 end = max(end, extent.start + int(info.block_count) * int(info.block_size))
             described += _beside(opened.formats, info)
-            if end > self._size:
+            if end > self._size(extent):
                 described.append("cut short: the source ends before it")
         self._missing(index, extent, end)
         volume = Volume(
             index,
             extent.start,
-            max(0, min(extent.length, self._size - extent.start)),
+            max(0, min(extent.length, self._size(extent) - extent.start)),
             _NAMES.get(int(info.ftype), "other") if info is not None else "",
             ", ".join(described),
             extent.sector_size,
@@ -191,23 +212,27 @@ class _Finder:
 
     def _missing(self, index: int, extent: Extent, end: int) -> None:
         """Reports the bytes that the source lacks of a volume."""
-        if end > self._size:
-            first = max(self._size, extent.start)
+        if end > self._size(extent):
+            first = max(self._size(extent), extent.start)
             sentence = (
                 f"the source ends before the volume: its last {end - first} of {end - extent.start} bytes are missing"
             )
             self.result.problems.append(Problem("volumes", sentence, index, None, first, end - first))
 
+    def _size(self, extent: Extent) -> int:
+        """Returns the size of what the extent lies in."""
+        return self._worker.source.size if extent.logical else self._source_size
+
     def _place(self, extent: Extent) -> str:
-        return f"bytes {extent.start} to {min(extent.start + extent.length, self._size)} ({extent.description})"
+        return f"bytes {extent.start} to {min(extent.start + extent.length, self._size(extent))} ({extent.description})"
 
     def _open(self, extent: Extent) -> Opened:
         """Opens the file systems in an extent."""
         opened = Opened()
-        length = min(extent.length, self._size - extent.start)
+        length = min(extent.length, self._size(extent) - extent.start)
         if length <= 0:
             return opened
-        found, unread = _native.identify(self._worker.image().pread_noted, self._size, extent.start, length)
+        found, unread = _native.identify(self._worker.image().pread_noted, self._size(extent), extent.start, length)
         opened.formats = [name for name, _ in found]
         opening.correct(self._worker, extent.start, "exfat" if any(family == "exfat" for _, family in found) else "")
         try:

@@ -78,6 +78,7 @@ def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: 
         custody={"log": custody.LOG, "key": opened.log.key},
         connections=shared.connections,
         unlocked=shared.unlocked,
+        logical=shared.logical if any(shared.logical.values()) else None,
         unallocated=(
             coverage.unallocated(ranges, found["unallocated"], problems) if ranges else summary.UnallocatedCoverage()
         ),

@@ -74,7 +74,8 @@ class Opened:
     def volumes_task(self) -> Task:
         """Returns the first task of all."""
         sector_size = self.settings.sector_size or self.shared.sector_size
-        return volumes.task(sector_size, self.shared.opened_volumes(), self.shared.locked)
+        shared = self.shared
+        return volumes.task(sector_size, shared.opened_volumes(), shared.locked, shared.logical, self.identity["size"])
 
     @property
     def searches_unallocated(self) -> bool:

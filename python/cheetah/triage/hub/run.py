@@ -71,8 +71,10 @@ class Run:
         # Workers take a while to start; the source is identified meanwhile.
         workers = _start_workers(shared.uri, settings)
         working.callback(workers.close)
-        identity = shared_source.identity(shared.uri, shared.name)
+        identity = shared_source.identity(shared.uri, shared.name, shared.size)
         binding_settings = {**settings.binding(), "unlocked": shared.opened_volumes(), "versions": deciding()}
+        if any(shared.logical.values()):
+            binding_settings["logical"] = shared.logical
         again = folder.bind(identity, binding_settings)
         log = log_kept.enter_context(_closed_at_end(Custody(folder.path)))
         # Of a folder that is not bound yet, nothing is taken over.

@@ -13,7 +13,7 @@ from typing import Any
 
 import cheetah
 from cheetah import path_text
-from cheetah.open_options import Unlocked
+from cheetah.open_options import Logical, Unlocked
 from cheetah.triage.reading.image import Source
 from cheetah.triage.reading.worker import open_source
 from cheetah.triage.settings import Settings
@@ -50,6 +50,11 @@ class SharedSource:
     locked: Sequence[str] = ()
     """What the keys did not do, a sentence each."""
 
+    logical: Logical = dataclasses.field(default_factory=lambda: {"volumes": [], "not_opened": []})
+    """The logical volumes, as `cheetah.Device.logical`."""
+    size: int | None = None
+    """The size of the source in bytes, where `uri` is longer: logical volumes lie behind its end."""
+
     def opened_volumes(self) -> list[dict[str, Any]]:
         """Returns the encrypted volumes that are open: workers read them decrypted."""
         return self.unlocked["opened"] if self.unlocked else []
@@ -77,12 +82,20 @@ class SharedSource:
 def opened(settings: Settings) -> Iterator[SharedSource]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source. A source with keys is shared, too: no
-    worker gets them, and each is tried once."""
+    worker gets them, and each is tried once. So is one with logical volumes in several pieces, which are put together once."""
     is_here = _is_here(settings.source)
     if is_here and not settings.unlock:
         with cheetah.open(settings.source) as device:
-            yield SharedSource(settings.source, _name(settings.source), lost=device.lost, doubts=lambda: device.doubts)
-        return
+            logical = device.logical
+            if settings.scheduler is not None or all(one["offset"] < device.size for one in logical["volumes"]):
+                yield SharedSource(
+                    settings.source,
+                    _name(settings.source),
+                    lost=device.lost,
+                    doubts=lambda: device.doubts,
+                    logical=_in_one_piece(logical, device.size),
+                )
+                return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
             yield SharedSource(
@@ -92,6 +105,7 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 lost=device.lost,
                 doubts=lambda: device.doubts,
                 connections=device.connections(),
+                logical=_in_one_piece(device.logical, device.size),
             )
         return
     with cheetah.share(settings.source, cache=_cache_bytes(), unlock=settings.unlock) as share:
@@ -105,7 +119,18 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
             share.connections(),
             share.unlocked,
             share.locked,
+            share.logical,
+            share.size,
         )
+
+
+def _in_one_piece(logical: Logical, size: int) -> Logical:
+    """Returns the logical volumes that a worker finds where they lie in the source, and names the others."""
+    apart = [one for one in logical["volumes"] if one["offset"] >= size]
+    why = "is not listed: it lies in several pieces, which are put together only where the source is shared"
+    sentences = [f"the logical volume {one['group']}/{one['name']} {why}" for one in apart]
+    volumes = [one for one in logical["volumes"] if one["offset"] < size]
+    return {"volumes": volumes, "not_opened": [*logical["not_opened"], *sentences]}
 
 
 @contextlib.contextmanager
@@ -133,14 +158,15 @@ def _name(source: str) -> str:
     return path_text.to_text(os.path.basename(path.rstrip("/")) or path)
 
 
-def identity(uri: str, name: str) -> dict[str, Any]:
-    """Returns the identity of a source: name, size, and digests of `SAMPLES` places from its first byte to its last.
-    Its location does not count: evidence moves."""
+def identity(uri: str, name: str, size: int | None = None) -> dict[str, Any]:
+    """Returns the identity of a source: name, size (that of `uri` if not given), and digests of `SAMPLES` places from its first
+    byte to its last. Its location does not count: evidence moves."""
     with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES) as pool:
-        last = max(0, source.size - SAMPLE_BYTES)
+        size = source.size if size is None else size
+        last = max(0, size - SAMPLE_BYTES)
         places = [last * number // (SAMPLES - 1) for number in range(SAMPLES)]
         samples = list(pool.map(functools.partial(_sample, source), places))
-        return {"name": name, "size": source.size, "samples": samples}
+        return {"name": name, "size": size, "samples": samples}
 
 
 def _sample(source: Source, start: int) -> str | None:

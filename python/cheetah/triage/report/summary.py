@@ -88,6 +88,9 @@ class RunFacts:
     unlocked: Json | None = None
     """What keys did to encrypted volumes: `opened` and `locked`, as `cheetah.Device.unlocked`; None if none were given."""
 
+    logical: Json | None = None
+    """The logical volumes, as `cheetah.Device.logical`; None if there are none."""
+
     @property
     def quick(self) -> bool:
         """Whether only the highest-ranked files were to be read."""
@@ -230,7 +233,9 @@ def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
 
 def _source(facts: RunFacts) -> Json:
     unlocked = {} if facts.unlocked is None else {"unlocked": facts.unlocked}
-    return {**facts.source, "connections": list(facts.connections), "doubts": list(facts.doubts), **unlocked}
+    logical = {} if facts.logical is None else {"logical": facts.logical}
+    said = {"connections": list(facts.connections), "doubts": list(facts.doubts)}
+    return {**facts.source, **said, **unlocked, **logical}
 
 
 def _volume(volume: Volume, tally: FileStatistics) -> Json:
