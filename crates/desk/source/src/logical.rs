@@ -12,12 +12,20 @@ use cheetah_error::{Error, Result};
 use cheetah_unlock::Unlocked;
 use cheetah_volume::formats::LVM2;
 use cheetah_volume::lvm::{LogicalVolume, assemble};
+use cheetah_volume::partition::{Partition, read_partitions};
+use cheetah_volume::recognise::START_BYTES;
 use serde::Serialize;
 
 use crate::contents::Volume;
 
 /// Volumes begin at multiples of this behind the end of a source: tools count in sectors.
 const ALIGNMENT: u64 = 4096;
+
+/// The length of a partition table at the start of a device.
+const TABLE_BYTES: u64 = 20 << 10;
+
+/// The number of a partition, `None` for the whole source, and its place.
+type Place = (Option<u32>, ByteRange);
 
 /// The largest offset that a file may have.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -68,11 +76,8 @@ impl LogicalVolumes {
         LogicalOutcome { volumes, not_opened: &self.not_opened }
     }
 
-    /// Puts together the logical volumes of a device, on the physical ones that `volumes` has or that keys opened or came upon.
-    pub(crate) async fn find(device: &DynDevice, volumes: &[Volume], unlocked: Option<&Arc<Unlocked>>) -> Self {
-        let is_physical = |volume: &&Volume| volume.content.formats.iter().any(|format| format.name == LVM2);
-        let mut places: Vec<_> =
-            volumes.iter().filter(is_physical).map(|volume| (volume.partition, volume.range)).collect();
+    /// Puts together the logical volumes of a device, on the physical ones at `places` and those that keys opened or came upon.
+    pub(crate) async fn find(device: &DynDevice, mut places: Vec<Place>, unlocked: Option<&Arc<Unlocked>>) -> Self {
         if let Some(unlocked) = unlocked {
             places.extend(unlocked.physical.iter().copied());
             places.extend(unlocked.opened.iter().map(|volume| (volume.partition, volume.range())));
@@ -82,7 +87,7 @@ impl LogicalVolumes {
         }
         let ranges: Vec<_> = places.iter().map(|(_, range)| *range).collect();
         let assembly = assemble(&*decrypted(device, unlocked), &ranges).await;
-        let is_used = |(_, range): &&(Option<u32>, ByteRange)| assembly.physical.contains(range);
+        let is_used = |(_, range): &&Place| assembly.physical.contains(range);
         let physical = places.iter().filter(is_used).map(|(partition, _)| *partition).collect();
         let mut not_opened: Vec<_> = assembly.not_opened.iter().map(ToString::to_string).collect();
         let (volumes, too_large) = placed(assembly.volumes, device.geometry().size);
@@ -136,6 +141,29 @@ impl PlacedVolume {
     pub fn description(&self) -> String {
         let LogicalVolume { group, name, size_bytes, .. } = &self.volume;
         format!("logical volume {group}/{name} ({})", Size(*size_bytes))
+    }
+}
+
+/// The places of physical volumes among `volumes`, which were examined.
+pub(crate) fn physical_among(volumes: &[Volume]) -> Vec<Place> {
+    let is_physical = |volume: &&Volume| volume.content.formats.iter().any(|format| format.name == LVM2);
+    volumes.iter().filter(is_physical).map(|volume| (volume.partition, volume.range)).collect()
+}
+
+/// The places where the partition table of a device has physical volumes, or the whole of it if it has no table. Reads the table,
+/// which tools read first, too.
+pub(crate) async fn physical_by_table(device: &DynDevice, sector_bytes: Option<u32>) -> Vec<Place> {
+    let size = device.geometry().size;
+    // The entries of a GPT, at the same time: one behind the other would take a round trip more on a link.
+    let entries = ByteRange::between(START_BYTES.min(size), TABLE_BYTES.min(size));
+    let (partitions, _) = futures::join!(read_partitions(&**device, sector_bytes), device.read(entries));
+    match partitions.is_empty() {
+        true => vec![(None, ByteRange::new(0, size))],
+        false => partitions
+            .into_iter()
+            .filter(Partition::is_for_lvm)
+            .map(|partition| (Some(partition.number), partition.range))
+            .collect(),
     }
 }
 

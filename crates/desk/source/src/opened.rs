@@ -145,8 +145,7 @@ impl OpenedSource {
         // Its source is behind a link, and the drive keeps what a look reads.
         let behind = Some(image_on(file, device.clone()));
         let unread_volumes = Vec::new();
-        let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
-        let logical = LogicalVolumes::find(&device, &[], unlocked.as_ref()).await;
+        let (unlocked, logical) = volumes_of_drive(&device, access, file).await;
         Ok(Some(Self {
             base: device.clone(),
             device,
@@ -187,8 +186,7 @@ impl OpenedSource {
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
         let behind = (!access.writable).then(|| image_on(file, device.clone()));
-        let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
-        let logical = LogicalVolumes::find(&device, &[], unlocked.as_ref()).await;
+        let (unlocked, logical) = volumes_of_drive(&device, access, file).await;
         Ok(Self {
             base: device.clone(),
             device,
@@ -230,7 +228,13 @@ impl OpenedSource {
         };
         // Above the cache, which holds ciphertext only.
         let unlocked = unlocked(&device, access, identity.sector_size).await;
-        let logical = LogicalVolumes::find(&device, &volumes, unlocked.as_ref()).await;
+        let places = match (&unlocked, is_remote) {
+            (_, false) => logical::physical_among(&volumes),
+            // Through the cache, from which tools then read the table.
+            (None, true) if access.cache.is_some() => logical::physical_by_table(&device, identity.sector_size).await,
+            _ => Vec::new(),
+        };
+        let logical = LogicalVolumes::find(&device, places, unlocked.as_ref()).await;
         let device = layers.foresee_over(device, access, identity.sector_size, (unlocked.as_ref(), &logical));
         let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
         let behind = is_remote.then(through_layers);
@@ -419,6 +423,22 @@ impl OpenedSource {
             Closing::Nothing => Ok(()),
         }
     }
+}
+
+/// The encrypted and the logical volumes of a drive, which is evidence unless it is written to.
+async fn volumes_of_drive(
+    device: &DynDevice,
+    access: &Access,
+    file: &DriveFile,
+) -> (Option<Arc<Unlocked>>, LogicalVolumes) {
+    let sector_bytes = file.image.as_ref().and_then(|image| image.sector_size);
+    let unlocked = unlocked(device, access, sector_bytes).await;
+    let places = match unlocked.is_none() && !access.writable && file.image.is_some() {
+        true => logical::physical_by_table(device, sector_bytes).await,
+        false => Vec::new(),
+    };
+    let logical = LogicalVolumes::find(device, places, unlocked.as_ref()).await;
+    (unlocked, logical)
 }
 
 /// The encrypted volumes of a device, if keys are to be tried on them.

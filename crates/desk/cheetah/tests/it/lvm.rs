@@ -6,8 +6,9 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::support::bytes::partitioned;
+use crate::support::node::list;
 use crate::support::run::tool_in;
-use crate::support::{Desk, MIB, Mounted, Service, need, noise, text, tool, until};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, noise, text, tool, until};
 
 /// The size of a physical volume. LVM2 keeps the first MiB for itself, and the rest has extents of a MiB.
 const PHYSICAL: u64 = 24 * MIB;
@@ -119,6 +120,7 @@ fn disk(desk: &Desk) -> Option<(String, Vec<u8>)> {
     group.plant("home", &content);
     group.plant("small", &noise(2 * MIB, 3));
     let mut whole = partitioned(PHYSICAL);
+    [446, 462].iter().for_each(|entry| whole[entry + 4] = 0x8e);
     for (number, volume) in group.finish().iter().enumerate() {
         whole[(MIB + number as u64 * PHYSICAL) as usize..][..volume.len()].copy_from_slice(volume);
     }
@@ -151,6 +153,29 @@ fn logical_volumes_over_two_partitions_are_mounted_and_exported() {
     tool("nbdcopy", &[&named, copy.to_str().unwrap()]).ok();
     assert!(fs::read(&copy).unwrap() == content);
     service.stop(Signal::INT);
+}
+
+#[test]
+fn a_drive_and_a_source_behind_a_link_show_logical_volumes_without_a_key() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let Some((disk, content)) = disk(&desk) else { return };
+    let node = Node::start("128MiB");
+    let drive = desk.arg("case.drive");
+    cheetah(&["create", &drive, "--nodes", &list(&[&node]), "--from", &disk]).ok();
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
+    assert!(fs::read(mount.dir.join("case.vg--case-home.raw")).unwrap() == content);
+    mount.unmount();
+    let far = Service::start(&["export", &drive, "--unix", &desk.arg("socket")]);
+    let mount = Mounted::new(text(&far.ready, "uri"), &desk.dir("mnt2"), &["--cache", "memory"]);
+    assert!(fs::read(mount.dir.join("case.vg--case-home.raw")).unwrap() == content);
+    let words = mount.service().stderr();
+    assert!(!words.contains("LVM2 physical volume"), "{words}");
+    mount.unmount();
+    far.stop(Signal::INT);
+    cheetah(&["destroy", &drive]).ok();
 }
 
 #[test]

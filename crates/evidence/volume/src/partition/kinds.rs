@@ -1,5 +1,8 @@
 //! The types of partitions that a table records, as people call them.
 
+/// The type of a physical volume of LVM.
+pub(super) const LVM: &str = "Linux LVM";
+
 /// The type of an entry of an MBR.
 pub(super) fn of_mbr(kind: u8) -> String {
     let name = match kind {
@@ -14,7 +17,7 @@ pub(super) fn of_mbr(kind: u8) -> String {
         0x63 => "GNU HURD or System V",
         0x82 => "Linux swap or Solaris",
         0x83 => "Linux",
-        0x8e => "Linux LVM",
+        0x8e => LVM,
         0xa5 => "FreeBSD",
         0xa6 => "OpenBSD",
         0xa8 => "macOS UFS",
@@ -48,7 +51,7 @@ pub(super) fn of_gpt(guid: &[u8]) -> String {
         "0FC63DAF-8483-4772-8E79-3D69D8477DE4" => "Linux",
         "A19D880F-05FC-4D3B-A006-743F0F84911E" => "Linux RAID",
         "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" => "Linux swap",
-        "E6D6D379-F507-44C2-A23C-238F2A3DF928" => "Linux LVM",
+        "E6D6D379-F507-44C2-A23C-238F2A3DF928" => LVM,
         "CA7D7CCB-63ED-4C53-861C-1742536059CC" => "LUKS",
         "48465300-0000-11AA-AA11-00306543ECAC" => "HFS+",
         "7C3457EF-0000-11AA-AA11-00306543ECAC" => "APFS",

@@ -142,6 +142,11 @@ impl Partition {
         Self { number, range: recorded, recorded, description, sector_bytes }
     }
 
+    /// Whether its table says that it is a physical volume of LVM.
+    pub fn is_for_lvm(&self) -> bool {
+        self.description.starts_with(kinds::LVM)
+    }
+
     /// The part of it within a device of `size` bytes, if any.
     fn clipped(&self, size: u64) -> Option<Self> {
         let range = self.recorded.intersection(ByteRange::new(0, size)).filter(|range| !range.is_empty())?;
