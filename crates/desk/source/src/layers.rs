@@ -6,7 +6,7 @@ use cheetah_device::cache::{Cache, CacheConfig};
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{DynDevice, Size};
 use cheetah_unlock::{OpenedVolume, Unlocked};
-use cheetah_volume::foresight::{Foresight, OpenedVolumes};
+use cheetah_volume::foresight::{Foresight, OpenedVolumes, Pieces};
 
 use crate::access::Access;
 use crate::logical::LogicalVolumes;
@@ -47,7 +47,7 @@ impl Layers {
 
     /// Puts foresight above `device`, the top of these layers, if `access` asks for it: where it sees tools' reads and no
     /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and logical volumes
-    /// that lie in one piece.
+    /// that are not striped.
     pub(crate) fn foresee_over(
         &mut self,
         device: DynDevice,
@@ -56,8 +56,9 @@ impl Layers {
         (unlocked, logical): (Option<&Arc<Unlocked>>, &LogicalVolumes),
     ) -> DynDevice {
         let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
-        let mut volumes: Vec<_> = logical.in_one_piece().collect();
-        volumes.extend(unlocked.iter().flat_map(|unlocked| unlocked.opened.iter().map(OpenedVolume::range)));
+        let mut volumes: Vec<_> = logical.pieces().map(Pieces::new).collect();
+        let opened = unlocked.iter().flat_map(|unlocked| unlocked.opened.iter().map(OpenedVolume::range));
+        volumes.extend(opened.map(Pieces::from));
         let unlocked = unlocked.cloned();
         let over = Arc::new(move |below: DynDevice| match &unlocked {
             Some(unlocked) => unlocked.over(below),

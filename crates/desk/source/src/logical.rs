@@ -120,9 +120,9 @@ impl LogicalVolumes {
         }
     }
 
-    /// Returns the places of the volumes that lie in one piece of the source.
-    pub(crate) fn in_one_piece(&self) -> impl Iterator<Item = ByteRange> {
-        self.volumes.iter().filter_map(|one| one.volume.in_one_piece())
+    /// Returns the pieces of each volume that is not striped.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Vec<ByteRange>> {
+        self.volumes.iter().filter_map(|one| one.volume.pieces())
     }
 }
 

@@ -169,9 +169,12 @@ fn a_drive_and_a_source_behind_a_link_show_logical_volumes_without_a_key() {
     assert!(fs::read(mount.dir.join("case.vg--case-home.raw")).unwrap() == content);
     mount.unmount();
     let far = Service::start(&["export", &drive, "--unix", &desk.arg("socket")]);
-    let mount = Mounted::new(text(&far.ready, "uri"), &desk.dir("mnt2"), &["--cache", "memory"]);
+    let mount = Mounted::new(text(&far.ready, "uri"), &desk.dir("mnt2"), &["--cache", "memory", "-v"]);
     assert!(fs::read(mount.dir.join("case.vg--case-home.raw")).unwrap() == content);
+    // Of the volume in several pieces, too.
+    until("the survey ends", || mount.service().stderr().contains("files of all volumes are known"));
     let words = mount.service().stderr();
+    assert!(!words.contains("foresight: 0 files"), "{words}");
     assert!(!words.contains("LVM2 physical volume"), "{words}");
     mount.unmount();
     far.stop(Signal::INT);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use cheetah_device::ByteRange;
 
+use super::pieces::Pieces;
 use crate::survey::FileRuns;
 
 /// The maximum numbers of files and runs kept; others are not predicted. All of them take about 200 MiB.
@@ -50,18 +51,15 @@ struct LocatedFile {
 }
 
 impl FileMapBuilder {
-    /// Adds files of the volume with that number, at the range `volume`.
-    pub(super) fn note(&mut self, number: u32, volume: ByteRange, files: impl IntoIterator<Item = FileRuns>) {
+    /// Adds files of the volume with that number, which lies in these pieces.
+    pub(super) fn note(&mut self, number: u32, volume: &Pieces, files: impl IntoIterator<Item = FileRuns>) {
         for file in files {
             if self.files.len() >= FILES_MAX || self.runs.len() + file.runs.len() > RUNS_MAX {
                 return;
             }
-            let placed = |run: &ByteRange| {
-                let offset = run.offset.checked_add(volume.offset)?;
-                ByteRange::new(offset, run.len).intersection(volume)
-            };
             let run = self.runs.len();
-            self.runs.extend(file.runs.iter().filter_map(placed));
+            let placed = file.runs.iter().flat_map(|run| volume.within(*run));
+            self.runs.extend(placed.take(RUNS_MAX - run));
             let FileRuns { id, directory, place, .. } = file;
             // Not truncated: see the limits.
             let (run, runs) = (run as u32, (self.runs.len() - run) as u32);

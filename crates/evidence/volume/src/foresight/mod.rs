@@ -34,6 +34,7 @@
 mod file_map;
 mod file_stream;
 mod locality;
+mod pieces;
 mod predictor;
 #[cfg(test)]
 mod round_trip_tests;
@@ -51,6 +52,7 @@ use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use tokio::task::JoinHandle;
 
+pub use self::pieces::Pieces;
 use self::shell::ForesightShared;
 use crate::nearby::ends;
 use crate::recognise::START_BYTES;
@@ -61,11 +63,11 @@ const TABLE_BYTES: u64 = 20 << 10;
 /// Makes a device, with the content of opened volumes, of one of the same size and offsets.
 type Over = Arc<dyn Fn(DynDevice) -> DynDevice + Send + Sync>;
 
-/// Encrypted volumes that were opened, for surveys of the file systems in them.
+/// Volumes that are no partitions, such as encrypted ones that were opened, for surveys of the file systems in them.
 #[derive(Clone)]
 pub struct OpenedVolumes {
     /// Where their content lies, in the offsets of the device.
-    pub volumes: Vec<ByteRange>,
+    pub volumes: Vec<Pieces>,
     /// Shows them decrypted in a device of the same offsets: each sector where it lies encrypted.
     pub over: Over,
 }

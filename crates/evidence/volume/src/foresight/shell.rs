@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::OpenedVolumes;
+use super::Pieces;
 use super::file_map::FileMapBuilder;
 use super::predictor::{HintUsage, ReadPredictor};
 use crate::survey::FileRuns;
@@ -43,7 +44,7 @@ impl ForesightShared {
     }
 
     /// Adds files. Occasionally slow.
-    pub(super) fn note(&self, number: u32, volume: ByteRange, files: impl IntoIterator<Item = FileRuns>) {
+    pub(super) fn note(&self, number: u32, volume: &Pieces, files: impl IntoIterator<Item = FileRuns>) {
         let mut builder = self.builder.lock();
         builder.note(number, volume, files);
         if builder.count() >= (2 * self.files()).max(FILES_FIRST) {

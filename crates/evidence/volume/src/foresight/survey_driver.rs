@@ -9,7 +9,9 @@ use cheetah_device::{ByteRange, Data, Device as _, Result};
 use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
+use smallvec::SmallVec;
 
+use super::pieces::{self, Pieces};
 use super::shell::ForesightShared;
 use crate::partition::read_partitions;
 use crate::recognise::{START_BYTES, recognise};
@@ -31,25 +33,25 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const FAILURES_MAX: u32 = 16;
 
 /// Surveys the volumes of a device, and those that were `opened`.
-pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>, opened: Vec<ByteRange>) {
+pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>, opened: Vec<Pieces>) {
     let whole = ByteRange::new(0, shared.background.geometry().size);
     let left = AtomicU64::new(shared.metadata_bytes_max);
     // Without a partition table the whole device may be a volume, and its survey need not wait for the end of the device,
     // where a table may be. With a table it is not, but the check costs nothing.
     let alone = async {
-        if !opened.contains(&whole) {
-            survey(&shared, WHOLE, whole, &left).await;
+        if !opened.contains(&whole.into()) {
+            survey(&shared, WHOLE, &whole.into(), &left).await;
         }
     };
     let in_tables = async {
         let tables = read_partitions(&shared.background, sector_bytes).await;
         let partitions = tables.into_iter().map(|partition| partition.range);
-        let named = partitions.filter(|range| *range != whole && !opened.contains(range));
-        let volumes: Vec<_> = named.chain(opened.iter().copied()).collect();
+        let named = partitions.filter(|range| *range != whole).map(Pieces::from);
+        let volumes: Vec<_> = named.filter(|place| !opened.contains(place)).chain(opened.iter().cloned()).collect();
         // The ranges that tools read before they have found a volume.
         probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
-        let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
-        let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, PROBES, whole, &left) };
+        let surveys = (0..).zip(&volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
+        let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, PROBES, &whole.into(), &left) };
         // The outcome of the probes does not matter: they locate nothing.
         let _ = futures::join!(join_all(surveys), probes.run(Box::new(ProbeSurveyor::new(whole.len))));
     };
@@ -59,11 +61,13 @@ pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Optio
 }
 
 /// Surveys one volume, if its file system is known.
-async fn survey(shared: &Arc<ForesightShared>, number: u32, volume: ByteRange, left: &AtomicU64) {
-    let start = ByteRange::new(volume.offset, volume.len.min(START_BYTES));
-    let Ok(head) = shared.background.read(start).await else { return };
+async fn survey(shared: &Arc<ForesightShared>, number: u32, volume: &Pieces, left: &AtomicU64) {
+    let all = ByteRange::new(0, volume.len());
+    let start = ByteRange::new(0, all.len.min(START_BYTES));
+    let Ok(head) = pieces::read(&*shared.background, &volume.of(start), start.len).await else { return };
     if let Some(surveyor) = recognise(&head.into_bytes()) {
-        probed_ranges(volume).for_each(|range| shared.cache.hint(range, Urgency::Next));
+        let probed = probed_ranges(all).flat_map(|range| volume.of(range));
+        probed.for_each(|range| shared.cache.hint(range, Urgency::Next));
         explore(shared, number, volume, left, surveyor).await;
     }
 }
@@ -71,7 +75,7 @@ async fn survey(shared: &Arc<ForesightShared>, number: u32, volume: ByteRange, l
 pub(super) async fn explore(
     shared: &Arc<ForesightShared>,
     number: u32,
-    volume: ByteRange,
+    volume: &Pieces,
     left: &AtomicU64,
     surveyor: Box<dyn Surveyor>,
 ) {
@@ -90,7 +94,7 @@ pub(super) async fn explore(
 struct Survey<'a> {
     shared: &'a Arc<ForesightShared>,
     number: u32,
-    volume: ByteRange,
+    volume: Pieces,
     /// The number of bytes all surveys may still fetch.
     left: &'a AtomicU64,
     /// The maximum number of bytes read at once.
@@ -105,8 +109,8 @@ enum SurveyEvent {
 }
 
 impl<'a> Survey<'a> {
-    fn new(shared: &'a Arc<ForesightShared>, number: u32, volume: ByteRange, left: &'a AtomicU64) -> Self {
-        let (reading_max, plan) = (READING_BYTES_MAX, SurveyPlan::default());
+    fn new(shared: &'a Arc<ForesightShared>, number: u32, volume: &Pieces, left: &'a AtomicU64) -> Self {
+        let (reading_max, plan, volume) = (READING_BYTES_MAX, SurveyPlan::default(), volume.clone());
         Self { shared, number, volume, left, reading_max, plan, failures: 0 }
     }
 
@@ -178,11 +182,11 @@ impl<'a> Survey<'a> {
         event: impl FnOnce(&mut dyn Surveyor, &mut SurveyPlan) + Send + 'static,
     ) -> std::result::Result<Box<dyn Surveyor>, &'static str> {
         let (mut plan, shared) = (std::mem::take(&mut self.plan), Arc::clone(self.shared));
-        let (number, volume) = (self.number, self.volume);
+        let (number, volume) = (self.number, self.volume.clone());
         let thought = cheetah_device::supervise::spawn_blocking(move || {
             event(&mut *surveyor, &mut plan);
             if !plan.files.is_empty() {
-                shared.note(number, volume, plan.files.drain(..));
+                shared.note(number, &volume, plan.files.drain(..));
             }
             (surveyor, plan)
         });
@@ -192,23 +196,23 @@ impl<'a> Survey<'a> {
     }
 
     fn read(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
-        let (background, place) = (Arc::clone(&self.shared.background), self.place(range)?);
-        Ok(Box::pin(async move { SurveyEvent::Read(range, background.read(place).await) }))
+        let (background, places) = (Arc::clone(&self.shared.background), self.places(range)?);
+        Ok(Box::pin(async move { SurveyEvent::Read(range, pieces::read(&*background, &places, range.len).await) }))
     }
 
     fn fetch(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
-        let (cache, place) = (Arc::clone(&self.shared.cache), self.place(range)?);
+        let (cache, places) = (Arc::clone(&self.shared.cache), self.places(range)?);
         Ok(Box::pin(async move {
-            cache.fetch_ahead(place, Urgency::Later).await;
+            join_all(places.iter().map(|place| cache.fetch_ahead(*place, Urgency::Later))).await;
             SurveyEvent::Near
         }))
     }
 
-    /// Returns the position of a range of the volume on the device; fails if too much has been fetched.
-    fn place(&self, range: ByteRange) -> std::result::Result<ByteRange, &'static str> {
-        let place = ByteRange::new(self.volume.offset.saturating_add(range.offset), range.len);
+    /// Returns the places of a range of the volume on the device; fails if too much has been fetched.
+    fn places(&self, range: ByteRange) -> std::result::Result<SmallVec<[ByteRange; 2]>, &'static str> {
+        let places = self.volume.of(range);
         // Ranges outside the volume count too: a file system that claims a wrong size gets no more than others.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(range.len));
-        taken.map(|_| place).map_err(|_| "its metadata would not fit into the cache")
+        taken.map(|_| places).map_err(|_| "its metadata would not fit into the cache")
     }
 }

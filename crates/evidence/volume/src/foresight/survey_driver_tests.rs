@@ -97,7 +97,7 @@ fn shared(metadata_bytes_max: u64) -> (Arc<Far>, Arc<ForesightShared>) {
 
 async fn survey(shared: &Arc<ForesightShared>, left: u64, tree: TreeSurveyor) -> Duration {
     let started = Instant::now();
-    explore(shared, 1, VOLUME, &AtomicU64::new(left), Box::new(tree)).await;
+    explore(shared, 1, &VOLUME.into(), &AtomicU64::new(left), Box::new(tree)).await;
     started.elapsed()
 }
 

@@ -40,7 +40,7 @@ fn files() -> Vec<FileRuns> {
 
 fn file_map() -> FileMap {
     let mut builder = FileMapBuilder::default();
-    builder.note(0, DEVICE, files());
+    builder.note(0, &DEVICE.into(), files());
     builder.build()
 }
 
@@ -124,7 +124,7 @@ fn a_listing_visits_each_directory_at_its_name() {
 fn a_cyclic_directory_tree_is_listed_once() {
     let mut builder = FileMapBuilder::default();
     let entry = |id, directory| FileRuns { id, directory, place: 0, runs: smallvec![ByteRange::new(id, 1)] };
-    builder.note(0, DEVICE, [entry(1, 2), entry(2, 3), entry(3, 1), entry(9, 9)]);
+    builder.note(0, &DEVICE.into(), [entry(1, 2), entry(2, 3), entry(3, 1), entry(9, 9)]);
     let file_map = builder.build();
     let mut listed: Vec<_> = (0..4).filter_map(|rank| file_map.at_rank(FileOrder::Listing, rank)).collect();
     listed.sort_unstable();
@@ -135,7 +135,7 @@ fn a_cyclic_directory_tree_is_listed_once() {
 fn a_read_belongs_to_the_file_that_starts_on_its_first_page() {
     let mut builder = FileMapBuilder::default();
     let file = |id, at, len| FileRuns { id, directory: 5, place: 0, runs: smallvec![ByteRange::new(at, len)] };
-    builder.note(0, ByteRange::new(512, 1 << 40), [file(1, 0, 5000), file(2, 8192, 100), file(3, 40_960, 100)]);
+    builder.note(0, &ByteRange::new(512, 1 << 40).into(), [file(1, 0, 5000), file(2, 8192, 100), file(3, 40_960, 100)]);
     let file_map = builder.build();
     let at = |offset, len| file_map.file_at(ByteRange::new(offset, len));
     assert_eq!(at(0, 4096), Some((0, 0)));
@@ -188,7 +188,11 @@ fn random_files_are_fetched_whole_and_nothing_else() {
 #[test]
 fn the_window_of_a_long_file_grows_while_its_reader_waits() {
     let mut builder = FileMapBuilder::default();
-    builder.note(0, DEVICE, [FileRuns { id: 1, directory: 5, place: 0, runs: smallvec![ByteRange::new(0, 1 << 30)] }]);
+    builder.note(
+        0,
+        &DEVICE.into(),
+        [FileRuns { id: 1, directory: 5, place: 0, runs: smallvec![ByteRange::new(0, 1 << 30)] }],
+    );
     let mut predictor = ReadPredictor::default();
     predictor.learn(builder.build().into());
     let mut ahead = |starved| {
@@ -218,7 +222,7 @@ fn extraction_of_small_files_that_share_windows_waits_for_few() {
         runs: smallvec![ByteRange::new(nth * 20_480, 20_000)],
     };
     let mut builder = FileMapBuilder::default();
-    builder.note(0, DEVICE, (0..400).map(file));
+    builder.note(0, &DEVICE.into(), (0..400).map(file));
     let mut reader = Reader::new();
     reader.predictor.learn(builder.build().into());
     let mut kernel = 0;
@@ -269,7 +273,7 @@ proptest! {
         reads in prop::collection::vec((any::<u64>(), any::<u32>()), 1..20),
     ) {
         let mut builder = FileMapBuilder::default();
-        builder.note(1, ByteRange::new(start, len), files.into_iter().map(|(id, directory, place, runs)| FileRuns {
+        builder.note(1, &ByteRange::new(start, len).into(), files.into_iter().map(|(id, directory, place, runs)| FileRuns {
             id: id.into(),
             directory: directory.into(),
             place,
