@@ -12,6 +12,9 @@ from conftest import ROOT, binary, program, run
 
 __all__ = ["binary"]
 
+# A wheel is packed after the extension was built, which takes minutes where nothing was built before.
+BUILD_S = 900
+
 
 @pytest.fixture(scope="session")
 def stripped(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,7 +30,8 @@ def pack(stripped: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 
     def made(kind: str, **settings: str) -> Path:
         out = tmp_path_factory.mktemp("packages")
-        return Path(run(ROOT / "packaging" / kind, stripped, env=os.environ | settings | {"OUT": str(out)}).strip())
+        env = os.environ | settings | {"OUT": str(out)}
+        return Path(run(ROOT / "packaging" / kind, stripped, timeout_s=BUILD_S, env=env).strip())
 
     return made
 
