@@ -94,7 +94,7 @@ impl Hits {
             let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
             let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
             let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-            let options = SearchOptions { at_nodes, workers };
+            let options = SearchOptions { at_nodes, workers, lend: None };
             let searching = opened.search(source, (&order, &search), options).await;
             let searching = searching.map_err(|error| error.within(source))?;
             let outcome = Outcome::new(opened.size(), search.patterns().len());

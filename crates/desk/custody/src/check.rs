@@ -346,7 +346,7 @@ impl<'a> Checker<'a> {
                 report.state = State::Finished;
                 report.triaged = Some(*triaged);
             }
-            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Kept { .. })
+            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::KeyLent(_) | CustodyEvent::Kept { .. })
                 if report.state == State::Empty =>
             {
                 report.state = State::Use;
@@ -363,6 +363,7 @@ impl<'a> Checker<'a> {
             }
             Some(
                 CustodyEvent::AcceptedUnverified { .. }
+                | CustodyEvent::KeyLent(_)
                 | CustodyEvent::Kept { .. }
                 | CustodyEvent::Verified(_)
                 | CustodyEvent::Doubts { .. },

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_control::receipt::Receipt;
 use cheetah_device::ByteRange;
+use cheetah_drive::lending::KeyLending;
 use cheetah_image::Hashes;
 use cheetah_unlock::{OpenedVolume, Outcome};
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,8 @@ pub enum CustodyEvent {
         /// Bytes in all of them.
         bytes: u64,
     },
+    /// Nodes are lent keys that open a sealed drive, for a task. The node's receipts name the task, too.
+    KeyLent(Box<KeyLending>),
     /// Two writers wrote to a drive apart from each other, and the examiner decided which content is kept.
     Kept {
         /// The nodes whose content is kept.

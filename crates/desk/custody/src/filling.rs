@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillEvent, FillObserver, FillObservers};
+use cheetah_drive::lending::{KeyLending, LendingRecord};
 use cheetah_drive::{AcceptanceRecord, DriveFile, HashChoice, Image};
 use cheetah_error::Result;
 use cheetah_image::{BadRange, Identity};
@@ -141,6 +142,15 @@ impl FillLog {
         })
     }
 
+    /// Records that nodes are lent keys of the sealed drive.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn key_lent(&self, lending: &KeyLending) -> Result<()> {
+        self.append(CustodyEvent::KeyLent(Box::new(lending.clone())))
+    }
+
     /// Records that it failed or was stopped. If that cannot be recorded, a warning is logged: the failure itself matters
     /// more.
     pub fn stopped(&self, why: &str) {
@@ -168,6 +178,12 @@ impl FillObservers for Custodian {
 impl AcceptanceRecord for Custodian {
     fn accepted(&self, drive: &DriveFile, ranges: &[ByteRange]) -> Result<()> {
         FillLog::beside(&drive.path, self).accepted_unverified(ranges)
+    }
+}
+
+impl LendingRecord for Custodian {
+    fn lent(&self, drive: &DriveFile, lending: &KeyLending) -> Result<()> {
+        FillLog::beside(&drive.path, self).key_lent(lending)
     }
 }
 

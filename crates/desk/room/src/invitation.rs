@@ -308,6 +308,7 @@ fn role_to_byte(role: Role) -> u8 {
         Role::Agent => 2,
         Role::Analyst => 3,
         Role::Examiner => 4,
+        Role::TrustedNode => 5,
         // No invitation has the role `room`; such a string cannot be parsed.
         Role::Room => 0,
     }
@@ -415,7 +416,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_invitation_parses_as_it_prints(
-            hosts in hosts(), port in 1..=u16::MAX, key: [u8; 32], token: [u8; 16], role in 0..4_usize,
+            hosts in hosts(), port in 1..=u16::MAX, key: [u8; 32], token: [u8; 16], role in 0..5_usize,
         ) {
             let role = Role::ALL[role];
             let made =

@@ -42,9 +42,18 @@ impl Purpose {
     /// The roles that fit, best first.
     pub const fn roles(self) -> &'static [Role] {
         match self {
-            Self::Node => &[Role::Node],
+            Self::Node => &[Role::TrustedNode, Role::Node],
             Self::Agent => &[Role::Agent],
             Self::Client => &[Role::Examiner, Role::Analyst],
+        }
+    }
+
+    /// The role that an invitation for it gives, unless the examiner wants more.
+    const fn usual(self) -> Role {
+        match self {
+            Self::Node => Role::Node,
+            Self::Agent => Role::Agent,
+            Self::Client => Role::Examiner,
         }
     }
 
@@ -207,7 +216,7 @@ pub fn known(stored: StoredCredential) -> Membership {
 fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
     let roles: Vec<_> = purpose.roles().iter().map(|role| role.name()).collect();
     Error::failed(format!("this machine is in room {room} as {has}, and this needs the role {}", roles.join(" or ")))
-        .next(next::Room::InviteWithRole { role: roles[0].to_owned() })
+        .next(next::Room::InviteWithRole { role: purpose.usual().to_string() })
 }
 
 fn known_names() -> Result<Vec<String>> {
@@ -275,7 +284,7 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     let invitation: Invitation = text.parse().map_err(|error| Error::misuse(format!("{error}")))?;
     let (room, role) = (invitation.room(), invitation.role);
     if !wanted.purpose.fits(role) {
-        let needed = wanted.purpose.roles()[0];
+        let needed = wanted.purpose.usual();
         return Err(Error::misuse(format!("the invitation is for the role {role}, and this needs {needed}"))
             .next(next::Room::InviteWithRole { role: needed.to_string() }));
     }

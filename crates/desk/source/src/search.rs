@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
 use cheetah_drive::WorkDone;
-use cheetah_drive::search::search_at_nodes;
+use cheetah_drive::lending::LendRequest;
+use cheetah_drive::search::{NearOptions, search_at_nodes};
 use cheetah_error::Result;
 use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::spec;
@@ -17,12 +18,14 @@ use crate::kind::is_drive;
 use crate::opened::OpenedSource;
 
 /// How a source is searched. Hits and coverage do not depend on it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SearchOptions {
     /// Whether nodes that lend their processor search what they hold.
     pub at_nodes: bool,
     /// The number of parts that this process searches at once.
     pub workers: usize,
+    /// The nodes that are lent the key of a sealed drive.
+    pub lend: Option<LendRequest>,
 }
 
 /// A search that has begun.
@@ -48,7 +51,9 @@ impl OpenedSource {
     ) -> Result<Searching> {
         let device = self.decrypted();
         if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.unlocked.is_none()) {
-            let near = search_at_nodes(file, &device, (order, search), session, options.workers).await?;
+            let SearchOptions { workers, lend, .. } = options;
+            let options = NearOptions { workers, lend };
+            let near = search_at_nodes(file, &device, (order, search), session, options).await?;
             return Ok(Searching { batches: near.batches, near: Some(near.done) });
         }
         let options = RunOptions { absent: never_read(text)?, ..RunOptions::new(options.workers) };

@@ -138,6 +138,26 @@ pub(crate) fn unlock(file: &DriveFile, session: &Session) -> Result<Option<Drive
     key.map(Some).map_err(|error| error_of(file, &error))
 }
 
+/// The seal record of a drive, as it is stored now.
+pub(crate) async fn record(file: &DriveFile, key: &DriveKey) -> Result<Record> {
+    let Some(seal) = &file.sealed else { return Err(not_sealed(file)) };
+    let (store, key) = (RecordFile::of(file, units_of(seal.unit, file.size)?), key.clone());
+    let loading = tokio::task::spawn_blocking(move || {
+        let bytes = store.load().map_err(|error| SealError::system("its seal record cannot be read", &error))?;
+        log::decode(&bytes, &key)
+    });
+    let loaded = loading.await.map_err(|_| Error::failed("reading a seal record broke off"))?;
+    let mut record = loaded.map_err(|error| error_of(file, &error))?.record;
+    if record.binding() != (DriveBinding { drive: id(file)?, unit_bytes: seal.unit }) {
+        return Err(error_of(file, &SealError::NotAuthentic("its seal record is that of another drive")));
+    }
+    if record.epochs.last().map_or(0, |last| last.number) < seal.epoch {
+        return Err(error_of(file, &SealError::OldRecord));
+    }
+    record.enlarge(file.size).map_err(|error| error_of(file, &error))?;
+    Ok(record)
+}
+
 /// The device of a drive's nodes, for the sealed device over it.
 pub(crate) struct Below {
     /// The device.
@@ -155,8 +175,7 @@ pub(crate) async fn open(
 ) -> Result<Sealed> {
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
     let units = units_of(seal.unit, file.size)?;
-    let store =
-        Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
+    let store = Arc::new(RecordFile::of(file, units));
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
     let (boundary, Below { device: below, alternatives }) = (boundary(file), below);
@@ -346,6 +365,10 @@ struct RecordFile {
 }
 
 impl RecordFile {
+    fn of(file: &DriveFile, units: Units) -> Self {
+        Self { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() }
+    }
+
     /// The length of the longest record of this drive, in bytes. The drive may have been enlarged since it was opened.
     fn bytes_max(&self) -> u64 {
         let now = DriveFile::load(&self.drive).ok().and_then(|file| Units::new(self.units.bytes(), file.size));

@@ -9,6 +9,7 @@ use cheetah_device::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io,
 use smallvec::SmallVec;
 
 use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot, ViewMut};
+use crate::keys_lent::KeysLent;
 use crate::pages::{self, BadPage};
 use crate::store::{Reservation, Store};
 use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
@@ -39,6 +40,7 @@ pub struct Export {
     deleted: AtomicBool,
     used_slots: AtomicU64,
     counters: Counters,
+    keys_lent: KeysLent,
 }
 
 /// An export's counters.
@@ -97,6 +99,7 @@ impl Export {
             deleted: AtomicBool::new(false),
             used_slots: AtomicU64::new(0),
             counters: Counters::default(),
+            keys_lent: KeysLent::default(),
         }))
     }
 
@@ -136,7 +139,8 @@ impl Export {
     /// from then on. Deleting it again wipes nothing.
     pub fn delete(&self) -> Wiped {
         let (export, size_bytes) = (self.name.to_string(), self.size);
-        let mut wiped = Wiped { export, size_bytes, wiped_bytes: 0, verified_zero: true };
+        let keys_lent = self.keys_lent.all();
+        let mut wiped = Wiped { export, size_bytes, wiped_bytes: 0, verified_zero: true, keys_lent };
         if self.deleted.swap(true, Ordering::AcqRel) {
             return wiped;
         }
@@ -262,6 +266,11 @@ impl Export {
         });
         // Not truncated: a read's bytes fit in memory, or it fails anyhow.
         more.fold(piece.len, |len, piece| len + piece.len) as usize
+    }
+
+    /// The keys of its sealed content that the node was lent.
+    pub(crate) fn keys_lent(&self) -> &KeysLent {
+        &self.keys_lent
     }
 
     /// Reads for a job of this node, which counts as no read of a client.

@@ -40,6 +40,7 @@ mod faulting;
 pub mod instance;
 mod jobs;
 mod join;
+mod keys_lent;
 pub mod lease;
 pub mod lending;
 pub mod maps;

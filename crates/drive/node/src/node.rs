@@ -12,7 +12,7 @@ use cheetah_device::{Size, os_error};
 use cheetah_error::{Next, next};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
-use cheetah_tls::{Credential, CredentialSet, ServerTls, TlsError};
+use cheetah_tls::{Credential, CredentialSet, Role, ServerTls, TlsError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
@@ -172,7 +172,10 @@ impl Node {
         };
         let store = store.map_err(|error| system(lending(), error))?;
         let instance = Instance::random().map_err(|error| system("cannot make an id of this run", error.into()))?;
-        let jobs = Jobs::start(config.scan_threads).map_err(|error| system("cannot start threads", error))?;
+        let is_trusted =
+            credential.as_ref().and_then(Credential::identity).is_some_and(|own| own.role == Role::TrustedNode);
+        let jobs = Jobs::start(config.scan_threads, is_trusted);
+        let jobs = jobs.map_err(|error| system("cannot start threads", error))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
             far: config.probe.then(|| FarConfig { name: name.clone(), sends: true }),

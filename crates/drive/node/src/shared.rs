@@ -57,6 +57,7 @@ impl Shared {
             instance: self.instance.to_string(),
             wiped_bytes: wiped.wiped_bytes,
             verified_zero: wiped.verified_zero,
+            keys_lent: wiped.keys_lent,
             // Fails only for years of more than four digits.
             time: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
             ..Statement::of_export(wiped.export, wiped.size_bytes, asked)

@@ -12,6 +12,7 @@
 //! | [`log`] | what follows the record in its file: changed stamps, and copies of units that a crash could tear |
 //! | [`age`] | the drive's key, wrapped in the `age` format |
 //! | [`key`] | the drive's key, and the keys derived from it |
+//! | [`lent`] | keys that are lent to a node for a job |
 //!
 //! And with I/O: [`device`], the sealed device over the device of the nodes; [`keyring`], identities
 //! and the keys that they opened. Keys are in [locked memory](cheetah_kit::locked).
@@ -24,6 +25,7 @@ pub mod epoch;
 pub mod error;
 pub mod key;
 pub mod keyring;
+pub mod lent;
 pub mod log;
 pub mod record;
 pub mod stamp;

@@ -192,19 +192,30 @@ impl Record {
         Ok(())
     }
 
-    /// Forgets closed epochs that no unit has. The last one stays, since numbers are not used again.
-    pub fn prune(&mut self) {
+    /// The epochs that units have.
+    pub fn epochs_in_use(&self) -> Vec<&Epoch> {
+        self.numbers_in_use().into_iter().filter_map(|number| self.epoch(number)).collect()
+    }
+
+    /// The numbers of the epochs that units have, rising; 0 if there are holes.
+    fn numbers_in_use(&self) -> Vec<u32> {
         let mut used: Vec<u32> = Vec::new();
-        let mut last = 0;
+        let mut last = None;
         for stamp in &self.stamps {
             // Neighbours mostly have one epoch.
-            if stamp.epoch() != last {
-                last = stamp.epoch();
-                if let Err(at) = used.binary_search(&last) {
-                    used.insert(at, last);
+            if last != Some(stamp.epoch()) {
+                last = Some(stamp.epoch());
+                if let Err(at) = used.binary_search(&stamp.epoch()) {
+                    used.insert(at, stamp.epoch());
                 }
             }
         }
+        used
+    }
+
+    /// Forgets closed epochs that no unit has. The last one stays, since numbers are not used again.
+    pub fn prune(&mut self) {
+        let used = self.numbers_in_use();
         let newest = self.epochs.last().map_or(0, |epoch| epoch.number);
         self.epochs.retain(|epoch| epoch.open || epoch.number == newest || used.binary_search(&epoch.number).is_ok());
     }

@@ -36,6 +36,17 @@ impl Stamp {
         self.0.to_be_bytes()
     }
 
+    /// Its bytes as 16 hex digits.
+    pub fn to_hex(self) -> String {
+        format!("{:016x}", self.0)
+    }
+
+    /// The stamp with these 16 hex digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let are_digits = text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        are_digits.then(|| u64::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+
     /// The writer's epoch.
     pub const fn epoch(self) -> u32 {
         (self.0 >> COUNTER_BITS) as u32
@@ -93,6 +104,8 @@ mod tests {
         let last = stamp(EPOCH_MAX, COUNTER_MAX);
         assert_eq!((last.epoch(), last.counter()), (EPOCH_MAX, COUNTER_MAX));
         assert_eq!(Stamp::from_bytes(last.to_bytes()), last);
+        assert_eq!(Stamp::from_hex(&last.to_hex()), Some(last));
+        assert_eq!(["", "+00000000000000f", "0f"].map(Stamp::from_hex), [None; 3]);
         assert_eq!(Stamp::new(EPOCH_MAX + 1, 1), None);
         assert_eq!(Stamp::new(1, COUNTER_MAX + 1), None);
         assert_eq!(Stamp::new(1, 0), None);

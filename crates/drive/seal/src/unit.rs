@@ -4,12 +4,13 @@ use std::fmt;
 
 use cheetah_kit::locked::Locked;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use zeroize::Zeroizing;
 
 use crate::epoch::Epoch;
 use crate::error::SealError;
-use crate::key::DriveKey;
+use crate::key::{DriveKey, KEY_BYTES};
 use crate::stamp::Stamp;
-use crate::units::TRAILER_BYTES;
+use crate::units::{TRAILER_BYTES, UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
 
 /// The name of the format and its version; part of everything that is derived or authenticated.
 pub(crate) const FORMAT: &[u8; 16] = b"cheetah-seal-v01";
@@ -17,8 +18,10 @@ pub(crate) const FORMAT: &[u8; 16] = b"cheetah-seal-v01";
 pub const SUITE: u8 = 1;
 /// Bytes of a drive's id.
 pub const ID_BYTES: usize = 16;
+/// Bytes of the head of the associated data.
+pub(crate) const HEAD_BYTES: usize = 40;
 /// Bytes of the associated data.
-const AAD_BYTES: usize = 56;
+const AAD_BYTES: usize = HEAD_BYTES + 16;
 const STAMP_BYTES: usize = 8;
 const TRAILER: usize = TRAILER_BYTES as usize;
 
@@ -33,8 +36,8 @@ pub struct DriveBinding {
 
 impl DriveBinding {
     /// The head of the associated data: format, suite, unit, drive.
-    pub(crate) fn head(&self) -> [u8; 40] {
-        let mut head = [0; 40];
+    pub(crate) fn head(&self) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
         head[..16].copy_from_slice(FORMAT);
         head[16] = SUITE;
         // At most 63.
@@ -43,10 +46,18 @@ impl DriveBinding {
         head
     }
 
+    /// The binding that has this head; `None` if none of this version has it.
+    pub(crate) fn of_head(head: &[u8; HEAD_BYTES]) -> Option<Self> {
+        let (unit_bits, id) = (*head.get(17)?, head.last_chunk::<ID_BYTES>()?);
+        let binding = Self { drive: *id, unit_bytes: 1u64.checked_shl(unit_bits.into())? };
+        let is_unit = matches!(binding.unit_bytes, UNIT_BYTES_SMALL | UNIT_BYTES_LARGE);
+        (is_unit && binding.head() == *head).then_some(binding)
+    }
+
     fn associated(&self, index: u64, stamp: Stamp) -> [u8; AAD_BYTES] {
         let mut data = [0; AAD_BYTES];
-        data[..40].copy_from_slice(&self.head());
-        data[40..48].copy_from_slice(&index.to_be_bytes());
+        data[..HEAD_BYTES].copy_from_slice(&self.head());
+        data[HEAD_BYTES..48].copy_from_slice(&index.to_be_bytes());
         data[48..].copy_from_slice(&stamp.to_bytes());
         data
     }
@@ -62,13 +73,30 @@ pub struct EpochKey {
 impl EpochKey {
     /// Derives the key of `epoch`.
     pub fn derive(key: &DriveKey, binding: DriveBinding, epoch: &Epoch) -> Result<Self, SealError> {
-        let parts: [&[u8]; 3] = [b"unit", &binding.head(), &epoch.number.to_be_bytes()];
-        let bytes = key.derive(&epoch.random, &parts)?;
-        let unbound = UnboundKey::new(&AES_256_GCM, &*bytes);
+        Self::from_secret(&*Self::secret(key, binding, epoch)?, binding, epoch.number)
+    }
+
+    /// The bytes of the key of `epoch`, for lending.
+    pub(crate) fn secret(
+        key: &DriveKey,
+        binding: DriveBinding,
+        epoch: &Epoch,
+    ) -> Result<Zeroizing<[u8; KEY_BYTES]>, SealError> {
+        key.derive(&epoch.random, &[b"unit", &binding.head(), &epoch.number.to_be_bytes()])
+    }
+
+    /// The key of the epoch with this number, from its bytes.
+    pub(crate) fn from_secret(bytes: &[u8; KEY_BYTES], binding: DriveBinding, epoch: u32) -> Result<Self, SealError> {
+        let unbound = UnboundKey::new(&AES_256_GCM, bytes);
         let unbound = unbound.map_err(|_| SealError::Malformed("the key of an epoch has the wrong length"))?;
         let locked = Locked::new(LessSafeKey::new(unbound));
         let key = locked.map_err(|error| SealError::system("mapping memory for a key", &error))?;
-        Ok(Self { key, binding, epoch: epoch.number })
+        Ok(Self { key, binding, epoch })
+    }
+
+    /// The number of its epoch.
+    pub(crate) const fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// Encrypts `content` in place, and writes the trailer. No stamp may be used for two contents.

@@ -128,6 +128,18 @@ impl fmt::Debug for LockedBytes {
     }
 }
 
+/// Bytes of stack that are wiped: more than the functions take that derive, unwrap and expand keys.
+const STACK_BYTES: usize = 32 << 10;
+
+/// Overwrites the stack below the caller's frame, where functions that have returned may have left copies of a secret: values are
+/// moved into locked memory by way of the stack. Those functions must not be inlined into the caller.
+#[inline(never)]
+pub fn wipe_stack() {
+    let mut below = [0u8; STACK_BYTES];
+    below.zeroize();
+    std::hint::black_box(&below);
+}
+
 /// Mapped memory, wiped when it is dropped.
 struct Mapping {
     at: NonNull<u8>,

@@ -209,6 +209,27 @@ pub struct Wiped {
     pub wiped_bytes: u64,
     /// Whether each of them was read back as zero.
     pub verified_zero: bool,
+    /// The keys of its sealed content that the node was lent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys_lent: Vec<KeyLent>,
+}
+
+/// Keys of sealed content that a node was lent for a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KeyLent {
+    /// The task, as the lender named it.
+    pub task: String,
+    /// The member that lent them first.
+    pub by: String,
+    /// When that was, RFC 3339, by the node's clock.
+    pub first: String,
+    /// When they were lent for the last time.
+    pub last: String,
+    /// How often they were lent: once for each job.
+    pub times: u64,
+    /// Whether all copies were wiped.
+    pub wiped: bool,
 }
 
 /// The receipt for all the memory that a node lent.

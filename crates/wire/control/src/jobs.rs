@@ -16,6 +16,9 @@ pub const LINES_WAIT_S_MAX: u64 = 30;
 /// The largest body of a request with a job, in bytes: patterns that fit in it take much more memory at a node.
 pub const JOB_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
+/// The most base64 digits of keys that are lent: those of the longest file of the age format that is read.
+pub const LENT_KEY_DIGITS_MAX: usize = 5464;
+
 /// The bytes of a chaining value of BLAKE3.
 pub const VALUE_BYTES: usize = 32;
 
@@ -40,6 +43,30 @@ pub struct NewJob {
     pub units: Units,
     /// The work.
     pub work: Work,
+    /// Keys of a sealed drive, with which the node opens the units for this job. Each unit of the job is a unit of the seal, whose
+    /// trailer lies behind it in the export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<LentKey>,
+}
+
+/// Keys of a sealed drive that are lent to a node. It takes them over TLS, if its own role is `trusted-node`, keeps them in locked
+/// memory, and wipes them at the end of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LentKey {
+    /// The task of the examiner that the job is a part of: 32 hex digits. The node's receipt names it.
+    pub task: String,
+    /// The keys: an age file for the recipient in the node's [`ScanStatus`], in base64.
+    pub age: String,
+}
+
+impl LentKey {
+    /// Whether it is within the limits.
+    pub fn is_valid(&self) -> bool {
+        let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+        self.task.len() == 32 && self.task.bytes().all(is_digit) && self.age.len() <= LENT_KEY_DIGITS_MAX
+    }
 }
 
 /// Units of an export, each of which is worked on alone. Those of several nodes make up a text: the content of a drive.
@@ -172,6 +199,10 @@ pub enum JobLine {
         from: u64,
         /// The values, 32 bytes each, in base64.
         base64: String,
+        /// The stamps with which the units were sealed, 8 bytes each, in base64, if they were opened with a lent key; all 0 for a unit
+        /// of zeros that is not sealed. The client compares them with its seal record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stamps: Option<String>,
     },
     /// The result of the search of a unit.
     Searched {
@@ -183,6 +214,15 @@ pub enum JobLine {
         tail: String,
         /// The hits that its bytes decide, in order.
         hits: Vec<JobHit>,
+        /// The stamp with which it was sealed, in 16 hex digits, if it was opened with a lent key; all 0 for a unit of zeros that is
+        /// not sealed. The client compares it with its seal record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stamp: Option<String>,
+    },
+    /// A unit that the lent key does not open: it is damaged, altered, or sealed anew.
+    Unopened {
+        /// The number of the unit.
+        unit: u64,
     },
     /// A unit with more hits than a node returns ([`hits_bytes_max`]).
     TooManyHits {
@@ -235,11 +275,14 @@ pub struct JobHit {
 }
 
 /// The part of a node that works on jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScanStatus {
     /// The number of threads that work on jobs.
     pub threads: usize,
     /// The number of jobs that it has, those that wait included.
     pub jobs: usize,
+    /// The recipient (`age1…`) for which keys that are lent to this run of the node are wrapped; absent if none are lent to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
 }

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Role {
     /// Lends memory.
     Node,
+    /// A node that may be lent the keys of sealed drives, for a job.
+    TrustedNode,
     /// Serves the disk of a suspect's machine.
     Agent,
     /// Reads drives.
@@ -20,12 +22,18 @@ pub enum Role {
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Node, Self::Agent, Self::Analyst, Self::Examiner, Self::Room];
+    pub const ALL: [Self; 6] = [Self::Node, Self::TrustedNode, Self::Agent, Self::Analyst, Self::Examiner, Self::Room];
+
+    /// Whether it lends memory.
+    pub const fn is_node(self) -> bool {
+        Roles::NODES.contains(self)
+    }
 
     /// The name in certificates, options and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Node => "node",
+            Self::TrustedNode => "trusted-node",
             Self::Agent => "agent",
             Self::Analyst => "analyst",
             Self::Examiner => "examiner",
@@ -42,7 +50,7 @@ impl fmt::Display for Role {
 
 /// The error for a text that is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a role; the roles are node, agent, analyst and examiner")]
+#[error("'{0}' is not a role; the roles are node, trusted-node, agent, analyst and examiner")]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -61,6 +69,9 @@ pub struct Roles(u8);
 impl Roles {
     /// The roles that read drives.
     pub const READERS: Self = Self::of(&[Role::Examiner, Role::Analyst]);
+
+    /// The roles that lend memory.
+    pub const NODES: Self = Self::of(&[Role::Node, Role::TrustedNode]);
 
     /// The set of these roles.
     pub const fn of(roles: &[Role]) -> Self {

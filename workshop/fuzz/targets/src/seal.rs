@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use cheetah_seal::age::{Identity, Recipient, unwrap, wrap};
+use cheetah_seal::lent::{self, LentKey};
 use cheetah_seal::unit::{DriveBinding, EpochKey, stamp_of};
 use cheetah_seal::units::{TRAILER_BYTES, UNIT_BYTES_SMALL, Units};
 use cheetah_seal::{DriveKey, Epoch, Record, Stamp, log};
@@ -21,6 +22,8 @@ struct Valid {
     wrapped: Vec<u8>,
     epoch: EpochKey,
     unit: Vec<u8>,
+    /// What is in a lent key.
+    lent: Vec<u8>,
 }
 
 static VALID: LazyLock<Valid> = LazyLock::new(|| make().expect("keys can be made"));
@@ -33,12 +36,14 @@ fn make() -> Option<Valid> {
     record.stamps[1] = stamp;
     let identity = Identity::generate().ok()?;
     let wrapped = wrap(b"a secret", &identity.recipient()).ok()?;
+    let lent = lent::lend(&key, &record, &identity.recipient()).ok()??;
+    let lent = unwrap(&lent, &identity).ok()??.to_vec();
     let binding = DriveBinding { drive: [1; 16], unit_bytes: UNIT_BYTES_SMALL };
     let epoch = EpochKey::derive(&key, binding, &Epoch { number: 1, random: [9; 32], open: false }).ok()?;
     let mut unit = vec![5; usize::try_from(UNIT_BYTES_SMALL + TRAILER_BYTES).ok()?];
     let (content, trailer) = unit.split_at_mut(usize::try_from(UNIT_BYTES_SMALL).ok()?);
     epoch.seal(INDEX, stamp, content, trailer).ok()?;
-    Some(Valid { record: record.encode(&key).ok()?, key, identity, wrapped, epoch, unit })
+    Some(Valid { record: record.encode(&key).ok()?, key, identity, wrapped, epoch, unit, lent })
 }
 
 /// Runs one input.
@@ -46,7 +51,7 @@ pub fn run(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     let valid = &*VALID;
     let input = |whole: &[u8]| if choice & 1 == 0 { data.to_vec() } else { edited(whole, data) };
-    match choice >> 1 & 3 {
+    match choice >> 1 & 7 {
         0 => record(&input(&valid.record)),
         1 => {
             let file = input(&valid.wrapped);
@@ -54,6 +59,7 @@ pub fn run(data: &[u8]) {
             assert!(!matches!(opened, Ok(Some(_))) || file == valid.wrapped);
         }
         2 => unit(&input(&valid.unit)),
+        3 => lent_key(&input(&valid.lent)),
         _ => {
             let Ok(text) = std::str::from_utf8(data) else { return };
             if let Ok(recipient) = text.parse::<Recipient>() {
@@ -80,6 +86,15 @@ fn record(bytes: &[u8]) {
     if let Ok(record) = Record::parse_unverified(body) {
         let again = record.encode(&valid.key).unwrap();
         assert_eq!(&again[..again.len() - 32], body);
+    }
+}
+
+fn lent_key(secret: &[u8]) {
+    let valid = &*VALID;
+    let Ok(file) = wrap(secret, &valid.identity.recipient()) else { return };
+    if let Ok(lent) = LentKey::unwrap(&file, &valid.identity) {
+        let opened = lent.open(INDEX, &mut valid.unit.clone());
+        assert!(opened.is_none() || opened == Stamp::new(1, 1));
     }
 }
 

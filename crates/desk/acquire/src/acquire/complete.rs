@@ -236,7 +236,7 @@ async fn verify_drive(
     }
     // Only the digests of the chunks are compared, and the report says so.
     let (hashes, signed) = (HashChoice::NONE, Hashes::default());
-    let options = VerifyOptions { hashes, signed, session: request.session.clone(), at_nodes: false };
+    let options = VerifyOptions { hashes, signed, session: request.session.clone(), at_nodes: false, lend: None };
     let (mut pace, begun) = (EtaMeter::new(file.size, 0), Instant::now());
     let mut last = 0;
     let progress = |so_far: cheetah_drive::CopyProgress| {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use cheetah_device::{ByteRange, Size};
+use cheetah_drive::lending::KeyLending;
 use cheetah_drive::{HashKind, Hashes, ImageState, WorkDone};
 
 /// Ranges printed for each cause; `--json` has them all.
@@ -60,6 +61,10 @@ pub fn work_lines(done: &str, work: &WorkDone) -> Vec<String> {
     }
     let here = work.here_bytes.iter().map(|(why, bytes)| format!("read by this machine: {}: {why}", Size(*bytes)));
     lines.extend(here.map(|line| wrapped(&line, 2)));
+    if let Some(KeyLending { task, nodes, .. }) = &work.key_lent {
+        let nodes: Vec<&str> = nodes.iter().map(|borrower| borrower.node.as_str()).collect();
+        lines.push(wrapped(&format!("the key was lent to {}, as task {task}", cheetah_error::list(&nodes)), 2));
+    }
     lines
 }
 

@@ -19,6 +19,7 @@ pub mod export;
 pub mod gather;
 pub mod generate;
 pub mod lazy;
+mod lend_key;
 pub mod listen;
 pub mod load;
 pub mod mount;

@@ -10,7 +10,7 @@ use cheetah_nbd::{Address, answering};
 use cheetah_room::register::Server;
 use cheetah_room::resolve::own_room;
 use cheetah_room::{Host, Member, Room};
-use cheetah_tls::{Credential, CredentialSet, Expected, Role, Roles};
+use cheetah_tls::{Credential, CredentialSet, Expected, Roles};
 use futures::future::join_all;
 
 /// How long a server may take to accept the list of revoked certificates.
@@ -115,7 +115,7 @@ async fn notify(
 
 /// A member's servers. A node that has not reported any may be where nodes usually are.
 fn servers(member: &Member) -> Vec<Server> {
-    if member.role != Role::Node || !member.servers.is_empty() {
+    if !member.role.is_node() || !member.servers.is_empty() {
         return member.servers.clone();
     }
     let mut hosts = member.hosts.clone();
@@ -154,7 +154,7 @@ pub fn servers_of_room(credentials: &CredentialSet) -> Result<Option<RoomServers
 fn nodes(credentials: &CredentialSet) -> Vec<(String, Server)> {
     let register = acting_in(credentials).and_then(|room| room.register().ok());
     let members = register.as_ref().map_or(&[][..], |register| register.members());
-    let nodes = members.iter().filter(|member| member.role == Role::Node && member.revoked.is_none());
+    let nodes = members.iter().filter(|member| member.role.is_node() && member.revoked.is_none());
     nodes.flat_map(|member| servers(member).into_iter().map(|server| (member.name.clone(), server))).collect()
 }
 

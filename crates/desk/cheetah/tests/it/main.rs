@@ -35,6 +35,7 @@ mod help;
 mod lazy;
 mod leftovers;
 mod lend;
+mod lent_keys;
 mod lifecycle;
 mod lvm;
 mod members;

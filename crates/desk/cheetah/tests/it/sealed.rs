@@ -41,7 +41,7 @@ fn scratch(desk: &Desk) -> (Node, String, String, Mounted) {
 }
 
 /// Whether a process has these bytes in its memory, in any mapping that can be read.
-fn has_in_memory(pid: u32, bytes: &[u8]) -> bool {
+pub fn has_in_memory(pid: u32, bytes: &[u8]) -> bool {
     let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     maps.lines().any(|line| {

@@ -10,7 +10,7 @@ use cheetah_error::Fact;
 use tokio::time::{Instant, sleep};
 
 use super::lenders::Lender;
-use super::node_work::NodeWork;
+use super::node_work::{NodeWork, Results};
 use super::not_done::NotDone;
 
 /// How long a request waits for lines, in seconds.
@@ -19,9 +19,6 @@ const WAIT_S: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// What a node found in units, by their number; or why it found nothing in one.
-pub(super) type Results<F> = Vec<Result<F, Arc<str>>>;
 
 /// Has a node do a job on units with these ranges of the drive, as many as the job has.
 pub(super) async fn run<W: NodeWork>(
@@ -89,10 +86,10 @@ fn note<W: NodeWork>(
         JobLine::Failed { why } => return Err(NotDone::Failed(why)),
         JobLine::Unreadable { unit, .. } => (unit, vec![Err(format!("the memory of node {name} is damaged").into())]),
         JobLine::TooManyHits { unit } => (unit, vec![Err("it has more hits than a node returns".into())]),
-        line => {
-            let (from, found) = work.read(line, ranges)?;
-            (from, found.into_iter().map(Ok).collect())
+        JobLine::Unopened { unit } => {
+            (unit, vec![Err(format!("the key that node {name} was lent does not open it").into())])
         }
+        line => work.read(line, ranges)?,
     };
     let from = usize::try_from(from).map_err(|_| NotDone::Malformed)?;
     let places = results.get_mut(from..).and_then(|rest| rest.get_mut(..found.len())).ok_or(NotDone::Malformed)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cheetah_control::ControlClient;
+use cheetah_control::jobs::{LentKey, ScanStatus};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -25,6 +26,8 @@ pub(crate) struct Lender {
     pub control: ControlClient,
     /// The number of threads that it lends.
     pub threads: usize,
+    /// The key that it is lent for the jobs, if any.
+    pub key: Option<LentKey>,
 }
 
 /// The nodes of a drive, in file order: each lends its processor, or does not, with the reason.
@@ -37,7 +40,12 @@ impl Lenders {
         for node in file.nodes() {
             asked.push(ask(node, session).boxed());
         }
-        let lenders = join_all(asked).await.into_iter().zip(file.nodes()).map(|(lender, node)| {
+        Self::of(file, join_all(asked).await)
+    }
+
+    /// Those of the nodes of `file`, in order.
+    pub fn of(file: &DriveFile, asked: impl IntoIterator<Item = Result<Lender, NotDone>>) -> Self {
+        let lenders = asked.into_iter().zip(file.nodes()).map(|(lender, node)| {
             Mutex::new(lender.map(Arc::new).map_err(|why| format!("node {} {why}", node.name).into()))
         });
         Self(lenders.collect())
@@ -81,18 +89,24 @@ impl Lenders {
 }
 
 /// Asks one node.
-async fn ask(node: &SetNode, session: &Session) -> Result<Lender, NotDone> {
+pub(super) async fn ask(node: &SetNode, session: &Session) -> Result<Lender, NotDone> {
     let Some(NodeExport { name: export, control, .. }) = NodeExport::of(node, session) else {
         return Err(NotDone::Foreign);
     };
     if node.state.is_some() {
         return Err(NotDone::MissedWrites);
     }
+    let (instance, ScanStatus { threads, .. }) = scan_status(node, &control).await?;
+    Ok(Lender { name: node.name.as_str().into(), instance, export, control, threads, key: None })
+}
+
+/// The instance that holds the node's part of the drive, and what it lends.
+pub(super) async fn scan_status(node: &SetNode, control: &ControlClient) -> Result<(String, ScanStatus), NotDone> {
     let status = control.status().await.map_err(NotDone::Silent)?;
     let Some(scan) = status.scan else { return Err(NotDone::NotLent) };
     let instance = node.instance.clone().unwrap_or_default();
     if status.instance != instance {
         return Err(NotDone::Restarted);
     }
-    Ok(Lender { name: node.name.as_str().into(), instance, export, control, threads: scan.threads })
+    Ok((instance, scan))
 }

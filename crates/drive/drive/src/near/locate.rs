@@ -5,7 +5,9 @@ use cheetah_device::placement::{Layout as Placed, Placement};
 use cheetah_device::{ByteRange, Coverage, coalesce};
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::{BadRanges, SetGeometry};
+use cheetah_seal::Units;
 
+use crate::file::units::units_of;
 use crate::file::{DriveFile, Set, coverage, places};
 use crate::layout::kind::Layout;
 
@@ -24,6 +26,8 @@ pub(crate) struct Locator {
     maps: Vec<SetMap>,
     /// Ranges that the image does not have, in order.
     gaps: Vec<ByteRange>,
+    /// The units of the seal, if there is one.
+    seal: Option<Units>,
 }
 
 /// Where the bytes of a set lie on its nodes.
@@ -56,16 +60,30 @@ impl Locator {
         let has_not =
             |covered: &Coverage| [State::Unread, State::Unreadable].map(|state| covered.in_state(state).collect());
         let gaps: Vec<Vec<ByteRange>> = coverage::recorded(file)?.iter().flat_map(has_not).collect();
-        Ok(Self { sets: file.sets.clone(), maps, gaps: coalesce(gaps.concat(), 0) })
+        let seal = file.sealed.as_ref().map(|seal| units_of(seal.unit, file.size)).transpose()?;
+        Ok(Self { sets: file.sets.clone(), maps, gaps: coalesce(gaps.concat(), 0), seal })
     }
 
     /// The places that hold all of `range`: one, or one for each copy. None if no node has all of it at one place, or if its
-    /// content is lost, or the image does not have it.
+    /// content is lost, or the image does not have it. On a sealed drive, all of the units that it touches, with their trailers.
     pub fn places(&self, range: ByteRange) -> Vec<Place> {
-        let next = self.gaps.partition_point(|gap| gap.end() <= range.offset);
-        if self.gaps.get(next).is_some_and(|gap| gap.offset < range.end()) {
+        if self.has_gap(range) {
             return Vec::new();
         }
+        self.places_of_stored(self.seal.map_or(range, |units| {
+            let (first, end) = units.touched(range);
+            units.sealed_range(first, end)
+        }))
+    }
+
+    /// Whether the image does not have all of `range`.
+    pub fn has_gap(&self, range: ByteRange) -> bool {
+        let next = self.gaps.partition_point(|gap| gap.end() <= range.offset);
+        self.gaps.get(next).is_some_and(|gap| gap.offset < range.end())
+    }
+
+    /// The same for a range of what the nodes store: on a sealed drive, ciphertext and trailers.
+    pub fn places_of_stored(&self, range: ByteRange) -> Vec<Place> {
         let in_sets = places::in_sets(&self.sets, range);
         match in_sets[..] {
             [(set, within)] if within.len == range.len => {
@@ -127,7 +145,7 @@ fn redundant(geometry: &SetGeometry, range: ByteRange) -> Vec<(usize, u64)> {
 mod tests {
     use super::*;
     use crate::file::tests::example;
-    use crate::file::{LayoutName, SetNode};
+    use crate::file::{LayoutName, SealSection, SetNode};
 
     const KIB: u64 = 1 << 10;
     const UNIT: u64 = 64 * KIB;
@@ -160,6 +178,19 @@ mod tests {
         assert_eq!(place(9 * UNIT, 3 * UNIT), [Place { node: 3, offset: 0 }]);
         assert_eq!(place(9 * UNIT - 1, 2), []);
         assert_eq!(place(12 * UNIT - 1, 2), [], "beyond the end");
+    }
+
+    #[test]
+    fn a_unit_of_a_sealed_drive_lies_with_its_trailer_behind_those_before_it() {
+        let seal = SealSection { suite: 1, unit: 4 * KIB, holes: false, epoch: 1, keys: Vec::new() };
+        let stripe = set(LayoutName::Stripe, &[2, 2]);
+        let file = DriveFile { size: 60 * 4 * KIB, sealed: Some(seal), ..file(vec![stripe]) };
+        let locator = Locator::new(&file).unwrap();
+        let place = |unit: u64| locator.places(ByteRange::new(unit * 4 * KIB, 4 * KIB));
+        assert_eq!(place(0), [Place { node: 0, offset: 0 }]);
+        assert_eq!(place(3), [Place { node: 0, offset: 3 * (4 * KIB + 24) }]);
+        assert_eq!(place(15), [], "its end is on the second node");
+        assert_eq!(place(16), [Place { node: 1, offset: 16 * (4 * KIB + 24) - UNIT }]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `locate` | the node and the place that hold a unit |
 //! | `lenders` | which nodes lend their processor, and why others do not |
+//! | `lending` | which nodes are lent the key of a sealed drive |
 //! | `node_work` | work that nodes do, as an order and as results |
 //! | `not_done` | why a node does no work |
 //! | `job` | a job at a node, from its start to its last line |
@@ -20,6 +21,7 @@
 
 mod job;
 pub(crate) mod lenders;
+pub mod lending;
 pub(crate) mod locate;
 mod node_work;
 mod not_done;

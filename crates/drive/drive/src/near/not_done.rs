@@ -1,6 +1,7 @@
 //! Why a node does no work.
 
 use cheetah_control::ControlError;
+use cheetah_tls::Role;
 
 /// Why a node does no work: a clause that continues its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +15,15 @@ pub(crate) enum NotDone {
     /// Its part of the drive is not the newest.
     #[error("has missed writes")]
     MissedWrites,
+    /// It holds ciphertext, and others were chosen to be lent the key.
+    #[error("holds ciphertext, and is lent no key")]
+    NotChosen,
+    /// Its connection is not encrypted.
+    #[error("is reached in clear, and a key is lent over TLS only")]
+    InClear,
+    /// The room gave it another role.
+    #[error("has the role {0}, and a key is lent to the role {trusted} only", trusted = Role::TrustedNode)]
+    NotTrusted(Role),
     /// Another, empty, instance answers.
     #[error("was restarted")]
     Restarted,

@@ -67,7 +67,10 @@ fn hosts_of(file: &DriveFile, range: ByteRange, locator: &Locator, hosts: &[Opti
     let step = range.len.div_ceil(PLACES).max(1);
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     for offset in (range.offset..range.end()).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        for place in locator.places(ByteRange::new(stored(file, offset)?, 1)) {
+        if locator.has_gap(ByteRange::new(offset, 1)) {
+            continue;
+        }
+        for place in locator.places_of_stored(ByteRange::new(stored(file, offset)?, 1)) {
             if let Some(Some(host)) = hosts.get(place.node) {
                 *found.entry(host).or_default() += 1;
             }

@@ -12,6 +12,7 @@ use cheetah_control::jobs::{JobHit, JobLine, SearchOrder, Work, hits_bytes_max};
 use cheetah_device::around::read_around;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
+use cheetah_seal::{Record, Stamp};
 use cheetah_search::{
     Batch, CONTEXT_BYTES_MAX, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchedPart, SourcePart, run, run_parts,
 };
@@ -20,9 +21,8 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::lenders::Lenders;
-use super::locate::Locator;
-use super::node_work::NodeWork;
+use super::lending::{self, KeyLending, LendRequest, is_of_record, other_version};
+use super::node_work::{NodeWork, Results};
 use super::not_done::NotDone;
 use super::units::Nodes;
 use super::work_done::{DoneBy, WorkDone};
@@ -48,23 +48,36 @@ pub struct NearSearch {
     pub done: Arc<Mutex<WorkDone>>,
 }
 
-/// Begins to search the drive that `file` describes, and that `device` reads: at its nodes where they lend their processor, and by
-/// `workers` in this process for the rest. `search` is `order`, compiled.
+/// How a drive is searched.
+#[derive(Debug, Clone)]
+pub struct NearOptions {
+    /// The searches in this process at once.
+    pub workers: usize,
+    /// The nodes that are lent the key of a sealed drive. Without, it is searched in this process.
+    pub lend: Option<LendRequest>,
+}
+
+/// Begins to search the drive that `file` describes, and that `device` reads: at its nodes where they lend their processor, and in
+/// this process for the rest. `search` is `order`, compiled.
 ///
 /// # Errors
 ///
-/// If the drive's maps cannot be had.
+/// If the drive's maps cannot be had, or a node that was named cannot be lent the key.
 pub async fn search_at_nodes(
     file: &DriveFile,
     device: &DynDevice,
     (order, search): (&Order, &Arc<Search>),
     session: &Session,
-    workers: usize,
+    options: NearOptions,
 ) -> Result<NearSearch> {
+    let workers = options.workers;
     let done = Arc::<Mutex<WorkDone>>::default();
     let file = refresh(file, session).await?;
-    let nodes = match nodes(&file, search, session).await? {
-        Ok(nodes) => nodes,
+    let nodes = match nodes(&file, search, &options, session).await? {
+        Ok((nodes, key_lent)) => {
+            done.lock().key_lent = key_lent;
+            nodes
+        }
         Err(why) => {
             let (counted, by) = (done.clone(), DoneBy::Here(why));
             let count = move |batch: &Result<Batch>| {
@@ -75,7 +88,7 @@ pub async fn search_at_nodes(
         }
     };
     let near = Near {
-        patterns: Patterns { order: request(order), search: search.clone() },
+        patterns: Patterns { order: request(order), search: search.clone(), seal: nodes.seal.clone() },
         nodes,
         file,
         exports: KeptExports::default(),
@@ -87,24 +100,26 @@ pub async fn search_at_nodes(
     Ok(NearSearch { batches: run_parts(search, Arc::new(near).parts(), workers), done })
 }
 
-/// The nodes that search, or why this process reads everything.
-async fn nodes(file: &DriveFile, search: &Search, session: &Session) -> Result<std::result::Result<Nodes, Arc<str>>> {
-    if file.sealed.is_some() {
-        return Ok(Err("its nodes hold ciphertext only".into()));
-    }
+/// The nodes that search, and the key that they were lent; or why this process reads everything.
+async fn nodes(
+    file: &DriveFile,
+    search: &Search,
+    options: &NearOptions,
+    session: &Session,
+) -> Result<std::result::Result<(Nodes, Option<KeyLending>), Arc<str>>> {
     if file.fill.is_some() {
         return Ok(Err("it is still being filled".into()));
     }
-    let units = file.sets.iter().filter_map(|set| set.unit).chain([UNIT_BYTES_MAX]);
-    let unit_bytes = units.min().unwrap_or(UNIT_BYTES_MAX);
-    if search.overlap().edge() as u64 * EDGES_MIN > unit_bytes {
+    let unit_bytes = match &file.sealed {
+        Some(seal) => seal.unit,
+        None => file.sets.iter().filter_map(|set| set.unit).fold(UNIT_BYTES_MAX, u64::min),
+    };
+    let are_long = search.overlap().edge() as u64 * EDGES_MIN > unit_bytes;
+    // A key is lent only if it is used.
+    if are_long && (file.sealed.is_none() || options.lend.is_some()) {
         return Ok(Err("hits may be so long that nodes would send most of each unit".into()));
     }
-    let lenders = Lenders::ask(file, session).await;
-    if !lenders.any() {
-        return Ok(Err(lenders.refusals().join("; ").into()));
-    }
-    Ok(Ok(Nodes { locator: Locator::new(file)?, lenders, unit_bytes }))
+    lending::nodes(file, unit_bytes, options.lend.as_ref(), session).await
 }
 
 /// The order, for nodes.
@@ -206,6 +221,8 @@ async fn in_task(near: Arc<Near>, window: ByteRange) -> Vec<Todo> {
 struct Patterns {
     order: SearchOrder,
     search: Arc<Search>,
+    /// The seal record, if nodes open the units.
+    seal: Option<Arc<Record>>,
 }
 
 impl NodeWork for Patterns {
@@ -215,11 +232,13 @@ impl NodeWork for Patterns {
         Work::Search(self.order.clone())
     }
 
-    fn read(&self, line: JobLine, ranges: &[ByteRange]) -> std::result::Result<(u64, Vec<SearchedPart>), NotDone> {
-        let JobLine::Searched { unit, head, tail, hits } = line else { return Err(NotDone::Malformed) };
-        let range = usize::try_from(unit).ok().and_then(|unit| ranges.get(unit)).copied();
-        let part = range.and_then(|range| self.part(range, [head, tail], hits)).ok_or(NotDone::Malformed)?;
-        Ok((unit, vec![part]))
+    fn read(&self, line: JobLine, ranges: &[ByteRange]) -> std::result::Result<(u64, Results<SearchedPart>), NotDone> {
+        let JobLine::Searched { unit, head, tail, hits, stamp } = line else { return Err(NotDone::Malformed) };
+        let range = usize::try_from(unit).ok().and_then(|unit| ranges.get(unit)).copied().ok_or(NotDone::Malformed)?;
+        let part = self.part(range, [head, tail], hits).ok_or(NotDone::Malformed)?;
+        let stamp = stamp.map(|text| Stamp::from_hex(&text).ok_or(NotDone::Malformed)).transpose()?;
+        let is_right = is_of_record(self.seal.as_deref(), range, stamp);
+        Ok((unit, vec![is_right.then_some(part).ok_or_else(other_version)]))
     }
 }
 
@@ -252,15 +271,38 @@ impl Patterns {
 
 #[cfg(test)]
 mod tests {
+    use cheetah_seal::Units;
+
     use super::super::job::tests::noted;
     use super::*;
 
     const UNIT: u64 = 4096;
 
+    #[test]
+    fn of_a_sealed_drive_only_versions_that_the_seal_record_names_are_taken() {
+        let mut record = Record::new([0; 16], Units::new(UNIT, 3 * UNIT).unwrap(), false);
+        record.stamps[1] = Stamp::new(2, 7).unwrap();
+        let patterns = Patterns { seal: Some(Arc::new(record)), ..patterns() };
+        let text = STANDARD.encode(vec![7; patterns.search.overlap().edge()]);
+        let taken = |unit: u64, stamp: Option<&str>| {
+            let (head, tail, stamp) = (text.clone(), text.clone(), stamp.map(str::to_owned));
+            let line = JobLine::Searched { unit: 0, head, tail, hits: Vec::new(), stamp };
+            noted([line], &[ByteRange::new(unit * UNIT, UNIT)], &patterns).unwrap()[0].is_ok()
+        };
+        let [hole, right, other] =
+            [Stamp::HOLE, Stamp::new(2, 7).unwrap(), Stamp::new(2, 6).unwrap()].map(Stamp::to_hex);
+        assert!(taken(0, Some(&hole)) && taken(1, Some(&right)));
+        for (unit, stamp) in [(0, Some(&right)), (1, Some(&hole)), (1, Some(&other)), (1, None), (3, Some(&hole))] {
+            assert!(!taken(unit, stamp.map(String::as_str)), "{unit} {stamp:?}");
+        }
+        let left = noted([JobLine::Unopened { unit: 0 }], &[ByteRange::new(UNIT, UNIT)], &patterns).unwrap();
+        assert_eq!(left[0].as_ref().unwrap_err().as_ref(), "the key that node a was lent does not open it");
+    }
+
     fn patterns() -> Patterns {
         let order =
             Order { words: vec!["secret".into()], encodings: vec!["utf-8".parse().unwrap()], ..Order::default() };
-        Patterns { order: request(&order), search: Arc::new(Search::new(&order).unwrap()) }
+        Patterns { order: request(&order), search: Arc::new(Search::new(&order).unwrap()), seal: None }
     }
 
     fn hit(at: u64) -> JobHit {
@@ -274,7 +316,7 @@ mod tests {
         let edge = patterns.search.overlap().edge();
         let line = |unit, edge, hits| {
             let text = STANDARD.encode(vec![7; edge]);
-            JobLine::Searched { unit, head: text.clone(), tail: text, hits }
+            JobLine::Searched { unit, head: text.clone(), tail: text, hits, stamp: None }
         };
         let ranges = [ByteRange::new(0, UNIT), ByteRange::new(4 * UNIT, UNIT)];
         let noted = |line| noted([line], &ranges, &patterns);
@@ -301,7 +343,7 @@ mod tests {
             line(0, edge, vec![JobHit { before: 10, ..hit(100) }]),
             line(0, edge, vec![JobHit { base64: "?".into(), ..hit(100) }]),
             line(0, edge, vec![hit(100); 100]),
-            JobLine::Values { from: 0, base64: String::new() },
+            JobLine::Values { from: 0, base64: String::new(), stamps: None },
         ] {
             assert!(noted(hostile).is_err());
         }

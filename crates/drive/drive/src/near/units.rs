@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cheetah_control::jobs::{NewJob, Stretch, UnitPlace, Units};
 use cheetah_device::ByteRange;
+use cheetah_seal::Record;
 use futures::FutureExt as _;
 use futures::future::join_all;
 
@@ -29,6 +30,8 @@ pub(crate) struct Nodes {
     pub lenders: Lenders,
     /// Bytes of a unit, but for the last one of a text.
     pub unit_bytes: u64,
+    /// The seal record of a sealed drive, whose units they open.
+    pub seal: Option<Arc<Record>>,
 }
 
 /// The units of a node, by their number.
@@ -129,7 +132,7 @@ impl Nodes {
             let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             rest = others;
             let (instance, export) = (lender.instance.clone(), lender.export.clone());
-            let job = NewJob { instance, export, units, work: work.work() };
+            let job = NewJob { instance, export, units, work: work.work(), key: lender.key.clone() };
             match job::run(&lender, &job, these, work).await {
                 Ok(more) => {
                     let by_node = |found: Result<_, _>| found.map(|found| (lender.name.clone(), found));

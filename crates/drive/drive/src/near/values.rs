@@ -6,9 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use blake3::hazmat::ChainingValue;
 use cheetah_control::jobs::{Digest, JobLine, VALUE_BYTES, Work};
 use cheetah_device::{ByteRange, DynDevice};
+use cheetah_seal::{Record, Stamp};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
-use super::node_work::NodeWork;
+use super::lending::{is_of_record, other_version};
+use super::node_work::{NodeWork, Results};
 use super::not_done::NotDone;
 use super::tree;
 use super::units::Nodes;
@@ -30,25 +32,36 @@ pub(crate) struct Unit {
 }
 
 /// Hashing units, as work for nodes.
-struct Hashing {
+struct Hashing<'a> {
     /// The bytes of a text; `None`: the drive is one.
     text_bytes: Option<u64>,
+    /// The seal record, if nodes open the units.
+    seal: Option<&'a Record>,
 }
 
-impl NodeWork for Hashing {
+impl NodeWork for Hashing<'_> {
     type Found = ChainingValue;
 
     fn work(&self) -> Work {
         Work::Digest(Digest { text_bytes: self.text_bytes })
     }
 
-    fn read(&self, line: JobLine, _: &[ByteRange]) -> Result<(u64, Vec<ChainingValue>), NotDone> {
-        let JobLine::Values { from, base64 } = line else { return Err(NotDone::Malformed) };
+    fn read(&self, line: JobLine, ranges: &[ByteRange]) -> Result<(u64, Results<ChainingValue>), NotDone> {
+        let JobLine::Values { from, base64, stamps } = line else { return Err(NotDone::Malformed) };
         let bytes = STANDARD.decode(base64).map_err(|_| NotDone::Malformed)?;
-        match bytes.as_chunks::<VALUE_BYTES>() {
-            (values, []) => Ok((from, values.to_vec())),
-            _ => Err(NotDone::Malformed),
+        let (values, []) = bytes.as_chunks::<VALUE_BYTES>() else { return Err(NotDone::Malformed) };
+        let first = usize::try_from(from).map_err(|_| NotDone::Malformed)?;
+        let ranges = ranges.get(first..).and_then(|rest| rest.get(..values.len())).ok_or(NotDone::Malformed)?;
+        let stamps = stamps.map(|text| STANDARD.decode(text)).transpose().map_err(|_| NotDone::Malformed)?;
+        let stamps = stamps.as_deref().map(<[u8]>::as_chunks::<8>);
+        if stamps.is_some_and(|(stamps, rest)| stamps.len() != values.len() || !rest.is_empty()) {
+            return Err(NotDone::Malformed);
         }
+        let value = |(number, (value, range)): (usize, (&ChainingValue, &ByteRange))| {
+            let stamp = stamps.and_then(|(stamps, _)| stamps.get(number)).map(|bytes| Stamp::from_bytes(*bytes));
+            is_of_record(self.seal, *range, stamp).then_some(*value).ok_or_else(other_version)
+        };
+        Ok((from, values.iter().zip(ranges).enumerate().map(value).collect()))
     }
 }
 
@@ -59,7 +72,7 @@ pub(crate) async fn values(
     ranges: &[ByteRange],
     text_bytes: Option<u64>,
 ) -> Vec<Unit> {
-    let found = nodes.run(ranges, &Hashing { text_bytes }).await;
+    let found = nodes.run(ranges, &Hashing { text_bytes, seal: nodes.seal.as_deref() }).await;
     let unit = |(range, found): (&ByteRange, _)| match found {
         Ok((name, value)) => Unit { range: *range, value: Some(value), by: DoneBy::Node(name) },
         Err(why) => Unit { range: *range, value: None, by: DoneBy::Here(why) },
@@ -95,8 +108,8 @@ mod tests {
     #[test]
     fn results_that_are_none_are_refused() {
         let ranges = [ByteRange::new(0, 1); 3];
-        let noted = |line| noted([line], &ranges, &Hashing { text_bytes: None });
-        let line = |from, bytes: &[u8]| JobLine::Values { from, base64: STANDARD.encode(bytes) };
+        let noted = |line| noted([line], &ranges, &Hashing { text_bytes: None, seal: None });
+        let line = |from, bytes: &[u8]| JobLine::Values { from, base64: STANDARD.encode(bytes), stamps: None };
         let values: Vec<_> = noted(line(1, &[7; 64])).unwrap().into_iter().map(Result::ok).collect();
         assert_eq!(values, [None, Some([7; 32]), Some([7; 32])]);
         for hostile in [
@@ -104,9 +117,11 @@ mod tests {
             line(0, &[0; 128]),
             line(u64::MAX, &[0; 32]),
             line(0, &[0; 33]),
-            JobLine::Values { from: 0, base64: "?".into() },
+            JobLine::Values { from: 0, base64: "?".into(), stamps: None },
+            JobLine::Values { from: 0, base64: STANDARD.encode([0; 32]), stamps: Some("?".into()) },
+            JobLine::Values { from: 0, base64: STANDARD.encode([0; 32]), stamps: Some(STANDARD.encode([0; 16])) },
             JobLine::Unreadable { unit: 3, why: String::new() },
-            JobLine::Searched { unit: 0, head: String::new(), tail: String::new(), hits: Vec::new() },
+            JobLine::Searched { unit: 0, head: String::new(), tail: String::new(), hits: Vec::new(), stamp: None },
             JobLine::Failed { why: "the export was deleted".into() },
         ] {
             noted(hostile).unwrap_err();

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::lending::KeyLending;
+
 /// Where work on a drive was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -13,6 +15,9 @@ pub struct WorkDone {
     pub node_bytes: BTreeMap<Arc<str>, u64>,
     /// Bytes that this machine read and worked on, by the reason.
     pub here_bytes: BTreeMap<Arc<str>, u64>,
+    /// The key of the sealed drive, if nodes were lent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_lent: Option<KeyLending>,
 }
 
 /// What works on some bytes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cheetah_device::error::EROFS;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_tls::{Expected, Role};
+use cheetah_tls::{Expected, Roles};
 
 use crate::session::Session;
 use cheetah_error::{Error, Fact, Next, Result};
@@ -53,7 +53,7 @@ impl Connect {
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
     let config = ClientConfig {
         name: wanted.name.as_str().into(),
-        expected: Expected::role(Role::Node),
+        expected: Expected::roles(Roles::NODES),
         contexts: wanted.contexts,
         writable: wanted.writable,
         connections: wanted.connections,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_control::ControlClient;
 use cheetah_nbd::Security;
-use cheetah_tls::{Expected, Role, Roles};
+use cheetah_tls::{Expected, Roles};
 use parking_lot::Mutex;
 
 use crate::file::SetNode;
@@ -31,7 +31,7 @@ pub(crate) fn control(node: &SetNode, session: &Session) -> Option<ControlClient
         Security::Room { room, key } => {
             let credentials = &session.credentials;
             let credential = room.and_then(|room| credentials.of_room(&room)).or(credentials.acting_as());
-            let expected = Expected { roles: Roles::of(&[Role::Node]), key };
+            let expected = Expected { roles: Roles::NODES, key };
             let control = ControlClient::new(node.http.as_ref()?, credential).with_timeout(session.timeout);
             Some(control.expecting(expected))
         }

@@ -16,7 +16,7 @@ use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join, Joined};
 use cheetah_control::http::{self, Ends, Member};
 use cheetah_control::{ControlClient, routes};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_tls::{Credential, CredentialSet, Expected, Role, Roles};
+use cheetah_tls::{Credential, CredentialSet, Expected, Roles};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
@@ -120,7 +120,7 @@ async fn join(
     Extension(member): Extension<Member>,
     body: Bytes,
 ) -> Answer {
-    if !member.is_one_of(Roles::of(&[Role::Node])) {
+    if !member.is_one_of(Roles::NODES) {
         return refuse(StatusCode::FORBIDDEN, format!("{member} is no node"));
     }
     let accepted = contain("a node's joining", accept(&gate, peer, &member, &body)).await;
@@ -142,7 +142,7 @@ async fn accept(gate: &JoinLimit, peer: SocketAddr, member: &Member, body: &[u8]
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many nodes join at once; try again".into());
     };
     let host = peer.ip().to_canonical().to_string();
-    let mut expected = Expected::role(Role::Node);
+    let mut expected = Expected::roles(Roles::NODES);
     if let Some(standing) = &member.0 {
         // The key proves that it is the machine that called, not another one at its address.
         expected = expected.with_key(standing.identity().key);

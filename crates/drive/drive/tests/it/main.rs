@@ -9,3 +9,13 @@ mod foreign;
 mod lifecycle;
 mod search;
 mod survive;
+
+use std::sync::Arc;
+
+use cheetah_drive::Session;
+use cheetah_tls::CredentialSet;
+
+/// What drives are opened with: no key of another session, and no room.
+pub fn session() -> Session {
+    Session::new(CredentialSet::default(), Arc::default(), common::TIMEOUT)
+}

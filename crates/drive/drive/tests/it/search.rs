@@ -1,94 +1,33 @@
 //! Drives that are searched at their nodes: the hits are those of a naive scan of the whole image, and of a search that reads it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
+use crate::common::searches::{MAIL, WORD, collected, expected, forms, noise, order, put};
 use crate::common::*;
-use cheetah_device::coverage::State;
 use cheetah_device::{Device as _, DynDevice};
 use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::lending::{KeyLending, LendRequest, LendTo, LendingRecord};
 use cheetah_drive::load::load;
-use cheetah_drive::search::{NearSearch, search_at_nodes};
+use cheetah_drive::sealed::SealRequest;
+use cheetah_drive::search::{NearOptions, NearSearch, search_at_nodes};
 use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, WorkDone};
-use cheetah_search::{Batch, Hit, Order, RunOptions, Search, run};
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
+use cheetah_error::{Kind, next};
+use cheetah_seal::age::Identity;
+use cheetah_search::{Hit, Order, RunOptions, Search, run};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 const KIB: u64 = 1 << 10;
-const WORD: &str = "Geheimnis";
-const MAIL: &[u8] = b" <john.doe@example.com>, ";
-
-/// Words, an expression that looks around, and a finder.
-fn order(context_bytes: usize) -> Order {
-    Order {
-        words: vec![WORD.into(), "heim".into()],
-        expressions: vec![r"\bGe[a-z]{2,9}".into()],
-        finders: vec!["email".parse().unwrap()],
-        encodings: ["utf-8", "utf-16le"].map(|name| name.parse().unwrap()).to_vec(),
-        ignore_case: false,
-        context_bytes,
-    }
-}
-
-fn forms() -> [Vec<u8>; 2] {
-    [WORD.as_bytes().to_vec(), WORD.encode_utf16().flat_map(u16::to_le_bytes).collect()]
-}
-
-/// Where bytes stand in others.
-fn places(bytes: &[u8], of: &[u8]) -> Vec<u64> {
-    let ends = bytes.len().saturating_sub(of.len());
-    (0..=ends).filter(|at| bytes[*at..].starts_with(of)).map(|at| at as u64).collect()
-}
-
-/// Noise of this size.
-fn noise(size: u64) -> Vec<u8> {
-    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| image(5 * MIB));
-    NOISE[..size as usize].to_vec()
-}
-
-/// Writes `what` so that it begins `shift` bytes before `seam`, if there is room.
-fn put(bytes: &mut [u8], seam: u64, shift: u64, what: &[u8]) {
-    let at = seam.saturating_sub(shift) as usize;
-    if let Some(place) = bytes.get_mut(at..at + what.len()) {
-        place.copy_from_slice(what);
-    }
-}
-
-async fn collected(mut batches: BoxStream<'static, cheetah_error::Result<Batch>>, size: u64) -> Vec<Hit> {
-    let (mut hits, mut at) = (Vec::new(), 0);
-    while let Some(batch) = batches.next().await {
-        let batch = batch.unwrap();
-        assert_eq!((batch.range.offset, batch.state), (at, State::Read), "{:?}", batch.why);
-        at = batch.range.end();
-        hits.extend(batch.hits);
-    }
-    assert_eq!(at, size);
-    hits
-}
+const NEAR: NearOptions = NearOptions { workers: 2, lend: None };
 
 /// The hits in a drive, searched at its nodes, and what was searched where.
 async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
     let search = Arc::new(Search::new(order).unwrap());
-    let NearSearch { batches, done } = search_at_nodes(file, device, (order, &search), &session(), 2).await.unwrap();
+    let NearSearch { batches, done } = search_at_nodes(file, device, (order, &search), &session(), NEAR).await.unwrap();
     let hits = collected(batches, file.size).await;
     let done = done.lock().clone();
     assert_eq!(done.node_bytes.values().chain(done.here_bytes.values()).sum::<u64>(), file.size, "{done:?}");
     (hits, done)
-}
-
-/// The hits in bytes, all of which are read.
-async fn expected(bytes: &[u8], order: &Order) -> Vec<Hit> {
-    let search = Arc::new(Search::new(order).unwrap());
-    let batches = run(&search, &device(bytes), &RunOptions::new(2));
-    let hits = collected(batches, bytes.len() as u64).await;
-    let of_word = |encoding: &str| {
-        let of = hits.iter().filter(|hit| hit.pattern == 0 && hit.encoding.name() == encoding);
-        of.map(|hit| hit.offset).collect::<Vec<_>>()
-    };
-    let [narrow, wide] = forms().map(|form| places(bytes, &form));
-    assert_eq!((of_word("utf-8"), of_word("utf-16le")), (narrow, wide));
-    hits
 }
 
 #[derive(Debug, Clone)]
@@ -249,7 +188,7 @@ async fn what_nodes_searched_of_a_drive_that_missed_writes_meanwhile_is_read_aga
     let order = order(8);
     let search = Arc::new(Search::new(&order).unwrap());
     // It asks the nodes, and searches nothing before its results are asked for.
-    let begun = search_at_nodes(&file, &reader.device(), (&order, &search), &session(), 2).await.unwrap();
+    let begun = search_at_nodes(&file, &reader.device(), (&order, &search), &session(), NEAR).await.unwrap();
     let writer = Drive::open(&file, options(true)).await.unwrap();
     lab.nodes.remove(1).shutdown().await;
     for unit in 0..60 {
@@ -262,4 +201,44 @@ async fn what_nodes_searched_of_a_drive_that_missed_writes_meanwhile_is_read_aga
     assert_eq!(*begun.done.lock(), WorkDone::all_here(file.size, why.into()));
     writer.close().await.unwrap();
     reader.close().await.unwrap();
+}
+
+/// A test in which nothing is lent.
+#[derive(Debug)]
+struct Nothing;
+
+impl LendingRecord for Nothing {
+    fn lent(&self, _: &DriveFile, lending: &KeyLending) -> cheetah_error::Result<()> {
+        panic!("{lending:?}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_sealed_drive_is_not_lent_in_clear_and_that_of_another_drive_not_at_all() {
+    let lab = Lab::lending(&[12 * MIB; 2]);
+    let recipients = vec![Identity::generate().unwrap().recipient()];
+    let seal = Some(SealRequest { unit: 64 * KIB, holes: false, recipients });
+    let session = session();
+    let request = CreateRequest { seal, session: session.clone(), ..lab.request(STRIPE, DriveSize::Bytes(MIB)).await };
+    let sealed = create(request).await.unwrap();
+    let order = order(0);
+    let search = Arc::new(Search::new(&order).unwrap());
+    let refusal = async |file: &DriveFile, to: LendTo| {
+        let lend = LendRequest { to, purpose: "search", record: Arc::new(Nothing) };
+        let options = NearOptions { lend: Some(lend), ..NEAR };
+        search_at_nodes(file, &device(&[0; 4096]), (&order, &search), &session, options).await.err().unwrap()
+    };
+    for to in [LendTo::All, LendTo::Named(vec![sealed.nodes().next().unwrap().name.clone()])] {
+        let error = refusal(&sealed, to).await;
+        assert_eq!(error.kind(), Kind::Failed, "{error}");
+        let step = next::Room::InviteWithRole { role: "trusted-node".into() };
+        assert_eq!(error.steps(), [step.into()]);
+    }
+    let error = refusal(&sealed, LendTo::Named(vec!["elsewhere".into()])).await;
+    assert_eq!(error.kind(), Kind::Misuse, "{error}");
+    drop(lab);
+    let lab = Lab::lending(&[12 * MIB]);
+    let plain = lab.create(STRIPE, MIB).await;
+    let error = refusal(&plain, LendTo::All).await;
+    assert_eq!(error.kind(), Kind::Misuse, "{error}");
 }

@@ -2,21 +2,50 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use cheetah_control::http::Refusal;
+use axum::{Extension, Json};
+use cheetah_control::http::{Member, Refusal};
 use cheetah_control::jobs::{JobStarted, LINES_WAIT_S_MAX, NewJob};
+use cheetah_error::next;
+use cheetah_tls::{Credential, Role};
 
 use super::request::{Answer, Body, Node, query};
 use crate::jobs::JobError;
+use crate::shared::Shared;
 
-pub(super) async fn start(State(node): Node, Body(new): Body<NewJob>) -> Answer<(StatusCode, Json<JobStarted>)> {
+pub(super) async fn start(
+    State(node): Node,
+    Extension(member): Extension<Member>,
+    Body(new): Body<NewJob>,
+) -> Answer<(StatusCode, Json<JobStarted>)> {
     let export = new.export.clone();
-    let id = node.jobs.add(new, &node.exports, node.instance)?;
-    tracing::info!(export, "a job begins");
+    let task = new.key.as_ref().map(|key| key.task.clone());
+    if task.is_some() {
+        may_be_lent_keys(&node, &member)?;
+    }
+    let id = node.jobs.add(new, &member.to_string(), &node.exports, node.instance)?;
+    match task {
+        // Its form was checked.
+        Some(task) => tracing::info!(export, task, "a job begins, for which {member} lends a key"),
+        None => tracing::info!(export, "a job begins"),
+    }
     Ok((StatusCode::CREATED, Json(JobStarted { id })))
+}
+
+/// Refuses keys that arrive in clear, or that the room does not trust this node with.
+fn may_be_lent_keys(node: &Shared, member: &Member) -> Answer<()> {
+    let own = node.credential.as_ref().and_then(Credential::identity);
+    let why = match own {
+        Some(own) if member.0.is_some() && own.role == Role::TrustedNode => return Ok(()),
+        Some(own) if member.0.is_some() => {
+            format!("{own} is lent no keys: these are for the role {}", Role::TrustedNode)
+        }
+        _ => "this connection is in clear, and keys are lent over TLS only".to_owned(),
+    };
+    let next = next::Room::InviteWithRole { role: Role::TrustedNode.to_string() };
+    Err(Refusal::new(StatusCode::FORBIDDEN, why).advise([next.into()]))
 }
 
 pub(super) async fn lines(State(node): Node, Path(id): Path<String>, uri: Uri) -> Answer<Response> {
@@ -46,6 +75,8 @@ impl From<JobError> for Refusal {
             JobError::OtherInstance => StatusCode::CONFLICT,
             JobError::Export(error) => return error.into(),
             JobError::Bad(_) => StatusCode::BAD_REQUEST,
+            JobError::NoKeys => StatusCode::FORBIDDEN,
+            JobError::TooManyTasks => StatusCode::INSUFFICIENT_STORAGE,
             JobError::Unknown => StatusCode::NOT_FOUND,
             JobError::NoLine(_) => StatusCode::GONE,
             JobError::NoId(_) => StatusCode::INTERNAL_SERVER_ERROR,

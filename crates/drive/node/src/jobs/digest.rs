@@ -6,7 +6,9 @@ use blake3::Hasher;
 use blake3::hazmat::{HasherExt as _, max_subtree_len};
 use cheetah_control::jobs::{Digest, JobLine, UnitPlace, Units, VALUE_BYTES};
 use cheetah_device::{ByteRange, Data, Error};
+use cheetah_seal::Stamp;
 
+use super::content::{Content, Unit};
 use super::output::Cancelled;
 use super::units::{Stopped, TEXT_BYTES_MAX};
 
@@ -22,55 +24,107 @@ pub(super) fn check(work: &Digest, units: &Units) -> Result<(), &'static str> {
     }
 }
 
+/// The value of a unit, and the stamp with which it was sealed, if it was; `None` if its key does not open it.
+type Hashed = Option<([u8; VALUE_BYTES], Option<Stamp>)>;
+
 /// Hashes the units, which `read` reads, and has `emit` take the lines. Returns the number of units.
 pub(super) fn run(
     work: Digest,
     units: &Units,
     read: impl Fn(ByteRange) -> Result<Data, Error>,
+    emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
+) -> Result<u64, Stopped> {
+    let hash = |place: UnitPlace| -> Result<Hashed, Error> {
+        let data = read(ByteRange::new(place.export, units.unit_bytes))?;
+        Ok(Some((value(work, place, data.runs()), None)))
+    };
+    run_by(units, hash, emit)
+}
+
+/// The same for sealed units.
+pub(super) fn run_sealed(
+    work: Digest,
+    units: &Units,
+    mut content: Content<impl Fn(ByteRange) -> Result<Data, Error>>,
+    emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
+) -> Result<u64, Stopped> {
+    let hash = |place: UnitPlace| -> Result<Hashed, Error> {
+        Ok(match content.unit(place)? {
+            Unit::Plain(bytes) => Some((value(work, place, [bytes]), None)),
+            Unit::Opened(bytes, stamp) => Some((value(work, place, [bytes]), Some(stamp))),
+            Unit::Unopened => None,
+        })
+    };
+    run_by(units, hash, emit)
+}
+
+/// Hashes units one by one.
+fn run_by(
+    units: &Units,
+    mut hash: impl FnMut(UnitPlace) -> Result<Hashed, Error>,
     mut emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
 ) -> Result<u64, Stopped> {
-    let (mut values, mut from, mut unit) = (Vec::with_capacity(LINE_VALUES_MAX * VALUE_BYTES), 0, 0);
+    let (mut values, mut unit) = (Values::default(), 0);
     for place in units.places() {
-        match read(ByteRange::new(place.export, units.unit_bytes)) {
-            Ok(data) => values.extend_from_slice(&value(work, units, place, &data)),
-            Err(error @ Error::Corrupt { .. }) => {
-                flush(&mut values, from, &mut emit)?;
-                from = unit + 1;
-                emit(&JobLine::Unreadable { unit, why: error.to_string() })?;
+        let alone = match hash(place) {
+            Ok(Some(hashed)) => {
+                values.push(hashed);
+                None
             }
+            Ok(None) => Some(JobLine::Unopened { unit }),
+            Err(error @ Error::Corrupt { .. }) => Some(JobLine::Unreadable { unit, why: error.to_string() }),
             Err(error) => return Err(Stopped::Failed(error.to_string())),
-        }
+        };
         unit += 1;
-        if values.len() == LINE_VALUES_MAX * VALUE_BYTES {
-            flush(&mut values, from, &mut emit)?;
-            from = unit;
+        if let Some(line) = alone {
+            values.flush(unit, &mut emit)?;
+            emit(&line)?;
+        } else if values.bytes.len() == LINE_VALUES_MAX * VALUE_BYTES {
+            values.flush(unit, &mut emit)?;
         }
     }
-    flush(&mut values, from, &mut emit)?;
+    values.flush(unit, &mut emit)?;
     Ok(unit)
 }
 
-fn flush(
-    values: &mut Vec<u8>,
+/// The values of a line.
+#[derive(Default)]
+struct Values {
+    /// The number of the first unit.
     from: u64,
-    emit: &mut impl FnMut(&JobLine) -> Result<(), Cancelled>,
-) -> Result<(), Cancelled> {
-    if values.is_empty() {
-        return Ok(());
-    }
-    let line = JobLine::Values { from, base64: STANDARD.encode(&values) };
-    values.clear();
-    emit(&line)
+    bytes: Vec<u8>,
+    /// Of sealed units.
+    stamps: Vec<u8>,
 }
 
-fn value(work: Digest, units: &Units, place: UnitPlace, data: &Data) -> [u8; VALUE_BYTES] {
+impl Values {
+    fn push(&mut self, (value, stamp): ([u8; VALUE_BYTES], Option<Stamp>)) {
+        self.bytes.extend_from_slice(&value);
+        self.stamps.extend(stamp.into_iter().flat_map(Stamp::to_bytes));
+    }
+
+    /// Emits them, if there are any. The next line begins with unit `next`.
+    fn flush(&mut self, next: u64, emit: &mut impl FnMut(&JobLine) -> Result<(), Cancelled>) -> Result<(), Cancelled> {
+        let Self { from, bytes, stamps } = std::mem::replace(self, Self { from: next, ..Self::default() });
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let stamps = (!stamps.is_empty()).then(|| STANDARD.encode(stamps));
+        emit(&JobLine::Values { from, base64: STANDARD.encode(bytes), stamps })
+    }
+}
+
+/// The value of a unit that consists of these runs of bytes.
+fn value<'a>(work: Digest, place: UnitPlace, runs: impl IntoIterator<Item = &'a [u8]>) -> [u8; VALUE_BYTES] {
     let text = work.text_bytes.map_or(place.text, |bytes| place.text % bytes);
-    debug_assert!(max_subtree_len(text).is_none_or(|len| len >= units.unit_bytes));
     let mut hasher = Hasher::new();
     hasher.set_input_offset(text);
-    data.runs().for_each(|run| {
+    let mut len = 0;
+    runs.into_iter().for_each(|run| {
+        len += run.len() as u64;
         hasher.update(run);
     });
+    debug_assert!(max_subtree_len(text).is_none_or(|max| max >= len));
     hasher.finalize_non_root()
 }
 
@@ -106,7 +160,7 @@ mod tests {
             Ok(())
         };
         assert_eq!(run(Digest::default(), &units(half, order.to_vec()), read, take).unwrap(), 2);
-        let [JobLine::Values { from: 0, base64 }] = &lines[..] else { panic!("{lines:?}") };
+        let [JobLine::Values { from: 0, base64, stamps: None }] = &lines[..] else { panic!("{lines:?}") };
         let values = STANDARD.decode(base64).unwrap();
         let (right, left): ([u8; 32], [u8; 32]) = (values[..32].try_into().unwrap(), values[32..].try_into().unwrap());
         let text = [&bytes[half as usize..], &bytes[..half as usize]].concat();
@@ -126,7 +180,7 @@ mod tests {
         let mut seen = Vec::new();
         let take = |line: &JobLine| {
             seen.push(match line {
-                JobLine::Values { from, base64 } => (*from, STANDARD.decode(base64).unwrap().len() as u64 / 32),
+                JobLine::Values { from, base64, .. } => (*from, STANDARD.decode(base64).unwrap().len() as u64 / 32),
                 JobLine::Unreadable { unit, .. } => (*unit, 0),
                 other => panic!("{other:?}"),
             });

@@ -3,10 +3,13 @@
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
 //! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
 //! [patterns] of few orders, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
-//! they are forgotten. Nothing here knows what the content is: no format of evidence is parsed.
+//! they are forgotten, and a key that was [lent] for a job when the job ends. Nothing here knows what the content is: no format of
+//! evidence is parsed.
 
+mod content;
 mod digest;
 mod idle;
+mod lent;
 mod output;
 mod patterns;
 mod search;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, NewJob, ScanStatus, Units, Work};
+use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, LentKey, NewJob, ScanStatus, Units, Work};
 use cheetah_device::Device as _;
 use cheetah_kit::random;
 use parking_lot::{Condvar, Mutex};
@@ -27,6 +30,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::export::Export;
 use crate::exports::{Exports, ExportsError};
 use crate::instance::Instance;
+use content::Content;
+use lent::{Borrower, OwnKey};
 use output::Output;
 use patterns::{AllPatterns, Patterns};
 use units::Stopped;
@@ -74,6 +79,10 @@ pub(crate) enum JobError {
     Export(#[from] ExportsError),
     #[error("{0}")]
     Bad(&'static str),
+    #[error("this node is lent no keys")]
+    NoKeys,
+    #[error("keys were lent for as many tasks on this export as its receipt names")]
+    TooManyTasks,
     #[error("there is no such job, or it has ended")]
     Unknown,
     #[error("line {0} of the job is forgotten, or is not there yet")]
@@ -88,6 +97,8 @@ pub(crate) struct Jobs {
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_count: usize,
     patterns: AllPatterns,
+    /// What opens lent keys, if any are lent to this node.
+    borrower: Option<Borrower>,
 }
 
 struct Queue {
@@ -108,6 +119,8 @@ struct Job {
     export: Arc<Export>,
     units: Units,
     task: Task,
+    /// The key that opens the units, until the job is worked on.
+    key: Mutex<Option<OwnKey>>,
     output: Output,
 }
 
@@ -118,15 +131,16 @@ enum Task {
 }
 
 impl Jobs {
-    /// Starts the threads; none if the node does not lend its processor.
-    pub fn start(threads: Option<NonZeroUsize>) -> std::io::Result<Self> {
-        Self::with(threads.map_or(0, usize::from), Limits::default())
+    /// Starts the threads; none if the node does not lend its processor. `is_trusted`: keys are lent to it.
+    pub fn start(threads: Option<NonZeroUsize>, is_trusted: bool) -> std::io::Result<Self> {
+        Self::with(threads.map_or(0, usize::from), is_trusted, Limits::default())
     }
 
-    fn with(threads: usize, limits: Limits) -> std::io::Result<Self> {
+    fn with(threads: usize, is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
         let queue = Arc::new(Queue { limits, state: Mutex::default(), changed: Condvar::new() });
         let (threads_count, patterns) = (threads.min(THREADS_MAX), AllPatterns::default());
-        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns };
+        let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
+        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
         for _ in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
@@ -138,11 +152,12 @@ impl Jobs {
     /// What it lends, if anything.
     pub fn status(&self) -> Option<ScanStatus> {
         let jobs = self.queue.state.lock().by_id.len();
-        (self.threads_count > 0).then_some(ScanStatus { threads: self.threads_count, jobs })
+        let recipient = self.borrower.as_ref().map(Borrower::recipient);
+        (self.threads_count > 0).then_some(ScanStatus { threads: self.threads_count, jobs, recipient })
     }
 
-    /// Takes a job, and returns its id.
-    pub fn add(&self, new: NewJob, exports: &Exports, instance: Instance) -> Result<String, JobError> {
+    /// Takes a job of the member `by`, and returns its id.
+    pub fn add(&self, new: NewJob, by: &str, exports: &Exports, instance: Instance) -> Result<String, JobError> {
         if self.threads_count == 0 {
             return Err(JobError::Off);
         }
@@ -150,12 +165,13 @@ impl Jobs {
             return Err(JobError::OtherInstance);
         }
         let export = exports.export(&new.export)?;
-        units::check(&new.units, export.geometry().size).map_err(JobError::Bad)?;
+        units::check(&new.units, new.key.is_some(), export.geometry().size).map_err(JobError::Bad)?;
+        let key = new.key.map(|key| self.key(&key, &new.units, &export, by)).transpose()?;
         let task = self.task(new.work, &new.units)?;
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
         let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
-        let job = Arc::new(Job { export, units: new.units, task, output });
+        let job = Arc::new(Job { export, units: new.units, task, key: Mutex::new(key), output });
         self.queue.sweep();
         let mut state = self.queue.state.lock();
         if state.is_ended {
@@ -169,6 +185,12 @@ impl Jobs {
         drop(state);
         self.queue.changed.notify_one();
         Ok(id)
+    }
+
+    /// The key that is lent for a job.
+    fn key(&self, key: &LentKey, units: &Units, export: &Export, by: &str) -> Result<OwnKey, JobError> {
+        let borrower = self.borrower.as_ref().ok_or(JobError::NoKeys)?;
+        borrower.take(key, units.unit_bytes, export.keys_lent(), by)
     }
 
     /// The work, if it is within the limits.
@@ -203,7 +225,7 @@ impl Jobs {
     pub fn cancel(&self, id: &str) -> Result<(), JobError> {
         let mut state = self.queue.state.lock();
         let job = state.by_id.remove(id).ok_or(JobError::Unknown)?;
-        job.output.cancel();
+        job.end();
         state.drop_cancelled();
         Ok(())
     }
@@ -216,7 +238,7 @@ impl Jobs {
         let jobs = std::mem::take(&mut state.by_id);
         drop(state);
         self.queue.changed.notify_all();
-        jobs.values().for_each(|job| job.output.cancel());
+        jobs.values().for_each(|job| job.end());
         let (threads, due) = (std::mem::take(&mut *self.threads.lock()), Instant::now() + END_WAIT);
         // One that is left finds neither its job nor its export again.
         while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < due {
@@ -260,7 +282,7 @@ impl Queue {
         state.by_id.retain(|_, job| {
             let is_kept = !job.output.is_abandoned();
             if !is_kept {
-                job.output.cancel();
+                job.end();
             }
             is_kept
         });
@@ -275,25 +297,41 @@ impl State {
 }
 
 impl Job {
+    /// Ends it before its time. Its results are wiped, and so is its key, unless a thread works with it: that looks after each unit.
+    fn end(&self) {
+        self.output.cancel();
+        drop(self.key.lock().take());
+    }
+
     fn run(&self) {
         if self.output.is_cancelled() {
             return;
         }
-        let (units, read) = (&self.units, |range| self.export.read_here(range));
-        let done = match &self.task {
-            Task::Digest(work) => digest::run(*work, units, read, |line| self.output.push(line)),
-            Task::Search(patterns) => match patterns.search() {
-                Ok(search) => search::run(search, units, read, |line| self.output.push(line)),
-                Err(why) => Err(Stopped::Failed(why.to_string())),
-            },
-        };
-        let last = match done {
+        let last = match self.work() {
             Ok(units) => JobLine::End { units },
             Err(Stopped::Failed(why)) => JobLine::Failed { why },
             Err(Stopped::Cancelled) => return,
         };
         // If it was cancelled meanwhile, nobody waits for it.
         let _ = self.output.push(&last);
+    }
+
+    /// Works on the units, and returns their number. The key is wiped when this returns: before the last line is there.
+    fn work(&self) -> Result<u64, Stopped> {
+        let (units, key) = (&self.units, self.key.lock().take());
+        let read = |range| self.export.read_here(range);
+        match &self.task {
+            Task::Digest(work) if key.is_none() => digest::run(*work, units, read, |line| self.output.push(line)),
+            Task::Digest(work) => {
+                let content = Content::new(read, units.unit_bytes, key)?;
+                digest::run_sealed(*work, units, content, |line| self.output.push(line))
+            }
+            Task::Search(patterns) => {
+                let search = patterns.search().map_err(|why| Stopped::Failed(why.to_string()))?;
+                let content = Content::new(read, units.unit_bytes, key)?;
+                search::run(search, units, content, |line| self.output.push(line))
+            }
+        }
     }
 }
 

@@ -7,28 +7,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::{JobHit, JobLine, Units, hits_bytes_max};
 use cheetah_device::{ByteRange, Data, Error};
+use cheetah_seal::Stamp;
 use cheetah_search::{Hit, Search};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::content::{Content, Unit};
 use super::output::Cancelled;
 use super::units::Stopped;
 
-/// Searches the units, which `read` reads, and has `emit` take the lines. Returns the number of units.
+/// Searches the units, whose content is given, and has `emit` take the lines. Returns the number of units.
 pub(super) fn run(
     search: &Search,
     units: &Units,
-    read: impl Fn(ByteRange) -> Result<Data, Error>,
+    mut content: Content<impl Fn(ByteRange) -> Result<Data, Error>>,
     mut emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
 ) -> Result<u64, Stopped> {
-    let mut bytes = Zeroizing::new(Vec::new());
     let mut count = 0;
     for (unit, place) in (0..).zip(units.places()) {
-        let mut line = match read(ByteRange::new(place.export, units.unit_bytes)) {
-            Ok(data) => {
-                bytes.clear();
-                data.runs().for_each(|run| bytes.extend_from_slice(run));
-                searched(search, unit, place.text, &bytes)
-            }
+        let mut line = match content.unit(place) {
+            Ok(Unit::Plain(bytes)) => searched(search, (unit, place.text), bytes, None),
+            Ok(Unit::Opened(bytes, stamp)) => searched(search, (unit, place.text), bytes, Some(stamp)),
+            Ok(Unit::Unopened) => JobLine::Unopened { unit },
             Err(error @ Error::Corrupt { .. }) => JobLine::Unreadable { unit, why: error.to_string() },
             Err(error) => return Err(Stopped::Failed(error.to_string())),
         };
@@ -41,7 +40,7 @@ pub(super) fn run(
 }
 
 /// Searches a unit that begins at `offset` of the text.
-fn searched(search: &Search, unit: u64, offset: u64, bytes: &[u8]) -> JobLine {
+fn searched(search: &Search, (unit, offset): (u64, u64), bytes: &[u8], stamp: Option<Stamp>) -> JobLine {
     // It can only fail because of the number of hits.
     let Ok(hits) = search.scan_alone(offset, bytes, hits_bytes_max(bytes.len() as u64)) else {
         return JobLine::TooManyHits { unit };
@@ -49,7 +48,8 @@ fn searched(search: &Search, unit: u64, offset: u64, bytes: &[u8]) -> JobLine {
     let edge = search.overlap().edge().min(bytes.len());
     let (head, tail) = (bytes.get(..edge), bytes.get(bytes.len() - edge..));
     let encode = |edge: Option<&[u8]>| STANDARD.encode(edge.unwrap_or_default());
-    JobLine::Searched { unit, head: encode(head), tail: encode(tail), hits: hits.into_iter().map(of).collect() }
+    let hits = hits.into_iter().map(of).collect();
+    JobLine::Searched { unit, head: encode(head), tail: encode(tail), hits, stamp: stamp.map(Stamp::to_hex) }
 }
 
 /// A hit, as it is sent.
@@ -87,6 +87,12 @@ mod tests {
 
     const UNIT: u64 = 4 << 10;
 
+    type Reading<'a> = &'a dyn Fn(ByteRange) -> Result<Data, Error>;
+
+    fn content(read: Reading<'_>) -> Content<Reading<'_>> {
+        Content::new(read, UNIT, None).unwrap()
+    }
+
     fn search(word: &str, context_bytes: usize) -> Search {
         let encodings = vec!["utf-8".parse().unwrap()];
         Search::new(&Order { words: vec![word.into()], encodings, context_bytes, ..Order::default() }).unwrap()
@@ -102,7 +108,8 @@ mod tests {
             lines.push(line.clone());
             Ok(())
         };
-        assert_eq!(run(search, &units, read, take).unwrap(), 2);
+        let content = Content::new(read, half, None).unwrap();
+        assert_eq!(run(search, &units, content, take).unwrap(), 2);
         lines
     }
 
@@ -114,8 +121,10 @@ mod tests {
         }
         let search = search("secret", 4);
         let lines = lines(&search, &bytes);
-        let [JobLine::Searched { unit: 0, head, tail, hits }, JobLine::Searched { unit: 1, hits: second, .. }] =
-            &lines[..]
+        let [
+            JobLine::Searched { unit: 0, head, tail, hits, stamp: None },
+            JobLine::Searched { unit: 1, hits: second, .. },
+        ] = &lines[..]
         else {
             panic!("{lines:?}")
         };
@@ -155,10 +164,10 @@ mod tests {
             unreadable.push(matches!(line, JobLine::Unreadable { unit: 1, .. }));
             Ok(())
         };
-        assert_eq!(run(&search, &units, read, take).unwrap(), 3);
+        assert_eq!(run(&search, &units, content(&read), take).unwrap(), 3);
         assert_eq!(unreadable, [false, true, false]);
         let gone = |range| Err(Error::Lost { device: Arc::from("e"), range, why: "the export was deleted".into() });
-        assert!(matches!(run(&search, &units, gone, |_| Ok(())), Err(Stopped::Failed(_))));
-        assert!(matches!(run(&search, &units, read, |_| Err(Cancelled)), Err(Stopped::Cancelled)));
+        assert!(matches!(run(&search, &units, content(&gone), |_| Ok(())), Err(Stopped::Failed(_))));
+        assert!(matches!(run(&search, &units, content(&read), |_| Err(Cancelled)), Err(Stopped::Cancelled)));
     }
 }

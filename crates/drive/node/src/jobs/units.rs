@@ -1,6 +1,7 @@
 //! The units that a job works on.
 
 use cheetah_control::jobs::{UnitPlace, Units};
+use cheetah_seal::units::TRAILER_BYTES;
 
 use super::output::Cancelled;
 
@@ -22,8 +23,9 @@ impl From<Cancelled> for Stopped {
     }
 }
 
-/// Refuses, with the reason, units that are beyond the limits for an export of `export_bytes`.
-pub(super) fn check(units: &Units, export_bytes: u64) -> Result<(), &'static str> {
+/// Refuses, with the reason, units that are beyond the limits for an export of `export_bytes`. Sealed ones are followed by their
+/// trailers.
+pub(super) fn check(units: &Units, is_sealed: bool, export_bytes: u64) -> Result<(), &'static str> {
     let unit = units.unit_bytes;
     if !unit.is_power_of_two() || !UNIT_BYTES.contains(&unit) {
         return Err("a unit is a power of two from 4 KiB to 1 MiB");
@@ -37,7 +39,7 @@ pub(super) fn check(units: &Units, export_bytes: u64) -> Result<(), &'static str
     }
     for stretch in &units.stretches {
         let fits = |last: UnitPlace| {
-            last.export.checked_add(unit).is_some_and(|end| end <= export_bytes)
+            last.export.checked_add(stored_bytes(unit, is_sealed)).is_some_and(|end| end <= export_bytes)
                 && last.text <= TEXT_BYTES_MAX
                 && last.text.is_multiple_of(unit)
         };
@@ -50,6 +52,11 @@ pub(super) fn check(units: &Units, export_bytes: u64) -> Result<(), &'static str
         }
     }
     Ok(())
+}
+
+/// The bytes of an export that a unit takes.
+pub(super) const fn stored_bytes(unit_bytes: u64, is_sealed: bool) -> u64 {
+    if is_sealed { unit_bytes + TRAILER_BYTES } else { unit_bytes }
 }
 
 #[cfg(test)]
@@ -67,6 +74,17 @@ pub(super) mod tests {
 
     pub fn units(unit_bytes: u64, stretches: Vec<Stretch>) -> Units {
         Units { unit_bytes, stretches }
+    }
+
+    fn check(units: &Units, export_bytes: u64) -> Result<(), &'static str> {
+        super::check(units, false, export_bytes)
+    }
+
+    #[test]
+    fn a_sealed_unit_has_its_trailer_in_the_export() {
+        let one = units(4 * KIB, vec![stretch(1, &[(0, 0)], 0, 0)]);
+        let check = |export_bytes| super::check(&one, true, export_bytes).is_ok();
+        assert_eq!((check(4 * KIB), check(4 * KIB + 23), check(4 * KIB + 24)), (false, false, true));
     }
 
     #[test]

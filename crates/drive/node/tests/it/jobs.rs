@@ -31,7 +31,8 @@ fn job(node: &Node) -> NewJob {
     let units = vec![UnitPlace { export: 0, text: 0 }];
     let stretches = vec![Stretch { rounds: UNITS, units, export_step: UNIT, text_step: UNIT }];
     let units = Units { unit_bytes: UNIT, stretches };
-    NewJob { instance: node.status().instance, export: "e".into(), units, work: Work::Digest(Digest::default()) }
+    let work = Work::Digest(Digest::default());
+    NewJob { instance: node.status().instance, export: "e".into(), units, work, key: None }
 }
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn a_node_lends_its_processor_only_if_told() {
     assert_eq!(refusal(client.start_job(&job(&node)).await.unwrap_err()).0, 501);
     let (node, client) = lending(2).await;
     let id = client.start_job(&job(&node)).await.unwrap().id;
-    assert_eq!(client.status().await.unwrap().scan, Some(ScanStatus { threads: 2, jobs: 1 }));
+    assert_eq!(client.status().await.unwrap().scan, Some(ScanStatus { threads: 2, jobs: 1, recipient: None }));
     client.cancel_job(&id).await.unwrap();
 }
 
@@ -56,7 +57,9 @@ async fn lines_are_read_again_from_any_number_until_later_ones_are_asked_for() {
         JobLine::Unreadable { unit, .. } => (*unit, "unreadable"),
         JobLine::End { units } => (*units, "end"),
         JobLine::Failed { .. } => (0, "failed"),
-        JobLine::Searched { unit, .. } | JobLine::TooManyHits { unit } => (*unit, "searched"),
+        JobLine::Searched { unit, .. } | JobLine::TooManyHits { unit } | JobLine::Unopened { unit } => {
+            (*unit, "searched")
+        }
     };
     let expected = [(0, "values"), (5, "unreadable"), (6, "values"), (UNITS, "end")];
     assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);

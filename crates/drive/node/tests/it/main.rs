@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod jobs;
+mod lent;
 mod node;
 mod openapi;
 mod replaced;

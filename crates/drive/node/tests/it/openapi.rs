@@ -149,12 +149,14 @@ fn operations() -> Vec<Operation> {
             .takes(of::<NewJob>())
             .gives(201, of::<JobStarted>())
             .refuses(&[
-                (400, "It is beyond the limits"),
+                (400, "It is beyond the limits, or its key is none for this run of the node"),
+                (403, "The node is lent no keys, or the key came in clear"),
                 NO_EXPORT,
                 (409, "This is another run of the node"),
                 (413, "Too long"),
                 BUSY,
                 (501, "The node does not lend its processor"),
+                (507, "Keys were lent for too many tasks on this export"),
             ]),
         Operation::new(
             "get",

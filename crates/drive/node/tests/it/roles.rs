@@ -32,10 +32,11 @@ enum Actor {
     Clear,
 }
 
-const ACTORS: [Actor; 7] = [
+const ACTORS: [Actor; 8] = [
     Actor::Member(Role::Examiner),
     Actor::Member(Role::Analyst),
     Actor::Member(Role::Node),
+    Actor::Member(Role::TrustedNode),
     Actor::Member(Role::Agent),
     Actor::Revoked,
     Actor::Stranger,
@@ -157,6 +158,7 @@ impl Stage {
             export: EXPORT.into(),
             units,
             work: Work::Digest(Digest::default()),
+            key: None,
         }
     }
 

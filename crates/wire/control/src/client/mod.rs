@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_error::{Fact, Next};
-use cheetah_tls::{Credential, Expected, Identity, Role, Transport};
+use cheetah_tls::{Credential, Expected, Identity, Role, Roles, Transport};
 use http_body_util::Full;
 use hyper::{Method, Response};
 use serde::Serialize;
@@ -147,7 +147,7 @@ impl ControlClient {
             addr: addr.to_string(),
             timeout: Duration::from_secs(10),
             credential: credential.cloned(),
-            expected: Expected::role(Role::Node),
+            expected: Expected::roles(Roles::NODES),
             kept: None,
         }
     }
@@ -317,7 +317,7 @@ impl ControlClient {
     /// Sends a node that answers the list of revoked certificates, once: it may not have been reachable when a
     /// certificate was revoked.
     pub async fn hand_on_revocations(&self) {
-        let is_node = self.expected.roles.contains(Role::Node);
+        let is_node = [Role::Node, Role::TrustedNode].iter().any(|role| self.expected.roles.contains(*role));
         let credential = self.credential.as_ref().filter(|_| is_node);
         let Some(list) = credential.and_then(|credential| credential.new_revocations(&self.addr)) else { return };
         // If this fails, the next process sends the list.

@@ -3,6 +3,7 @@
 //! A receipt is the word of the node. It cannot prove that no copy of the content exists; on a sealed drive, the destroyed key
 //! makes any copy unreadable.
 
+use crate::api::KeyLent;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_tls::{Credential, Identity, Signature, TlsError};
@@ -63,6 +64,9 @@ pub struct Statement {
     pub nonce: String,
     /// The time, RFC 3339, by the node's clock.
     pub time: String,
+    /// The keys of the export's sealed content that the node was lent; absent if none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys_lent: Vec<KeyLent>,
 }
 
 /// A statement, and the node's signature if the node is in a room.

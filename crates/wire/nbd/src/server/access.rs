@@ -31,7 +31,7 @@ impl Peer {
         let identity = self.0.as_ref()?.identity();
         match identity.role {
             Role::Examiner | Role::Analyst => None,
-            Role::Node | Role::Agent | Role::Room => {
+            Role::Node | Role::TrustedNode | Role::Agent | Role::Room => {
                 Some(format!("{identity} may not read exports: its role forbids it"))
             }
         }

@@ -21,7 +21,7 @@ use crate::clock::Nanos;
 /// The most characters of a far end's name, and of its version, that are shown.
 const NAME_CHARS_MAX: usize = 200;
 /// The members that take part in measurements.
-const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::Agent]);
+const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::TrustedNode, Role::Agent]);
 /// The largest answer accepted, in bytes: twenty times the arrivals of the longest train.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The time-out of requests that a far end answers at once.

@@ -34,7 +34,7 @@ pub struct Args {
     /// The code on the machine's screen
     code: String,
 
-    /// Role: node, agent, analyst or examiner; the one that the machine asks for
+    /// Role: node, trusted-node, agent, analyst or examiner; the one that the machine asks for
     #[arg(long, value_parser = super::role)]
     role: Role,
 }

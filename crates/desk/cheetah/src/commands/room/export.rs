@@ -29,7 +29,7 @@ pub struct Args {
     /// Directory to write to; is made if there is none
     directory: PathBuf,
 
-    /// Role: node, agent, analyst or examiner
+    /// Role: node, trusted-node, agent, analyst or examiner
     #[arg(long, default_value = "examiner", value_parser = super::role)]
     role: Role,
 
@@ -49,7 +49,7 @@ pub struct Args {
   cheetah node --memory 12GiB --room lab-7.pem"
 )]
 pub struct CredentialArgs {
-    /// Role: node, agent, analyst or examiner
+    /// Role: node, trusted-node, agent, analyst or examiner
     #[arg(long, value_parser = super::role)]
     role: Role,
 

@@ -29,7 +29,8 @@ used up. If no process lets machines in yet, one is started in the background; i
   cheetah room invite --role node --uses 500 --out lab.invitation"
 )]
 pub struct Args {
-    /// Role of the machines that join: node, agent, analyst or examiner
+    /// Role of the machines that join: node, trusted-node (a node that may be lent keys of sealed drives), agent, analyst or
+    /// examiner
     #[arg(long, value_parser = super::role)]
     role: Role,
 
@@ -65,7 +66,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
-    let uses = args.uses.unwrap_or(if args.role == Role::Node { 500 } else { 1 });
+    let uses = args.uses.unwrap_or(if args.role.is_node() { 500 } else { 1 });
     let terms = Terms {
         role: args.role,
         expires: args.expires,
@@ -146,7 +147,7 @@ pub fn close(room: &Room, id: &str) {
 
 fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u32), ui: Ui) {
     let next = match role {
-        Role::Node => "cheetah node --memory SIZE --room STRING",
+        Role::Node | Role::TrustedNode => "cheetah node --memory SIZE --room STRING",
         Role::Agent => "cheetah serve DISK --room STRING",
         _ => {
             "cheetah room join STRING, then cheetah mount ROOM:NAME DIRECTORY, as in lab:case42, while cheetah room serve runs \

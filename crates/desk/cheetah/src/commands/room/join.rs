@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(value_name = "INVITATION|HOST")]
     place: String,
 
-    /// Role to ask for: node, agent, analyst or examiner. An invitation has one already
+    /// Role to ask for: node, trusted-node, agent, analyst or examiner. An invitation has one already
     #[arg(long, value_parser = super::role)]
     role: Option<Role>,
 
@@ -47,7 +47,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return with_invitation(&args, machine, is_file, ui).await;
     }
     let Some(role) = args.role else {
-        return Err(Failure::misused("say which role to ask for: --role node, agent, analyst or examiner"));
+        return Err(Failure::misused(
+            "say which role to ask for: --role node, trusted-node, agent, analyst or examiner",
+        ));
     };
     let (host, port) = place(&args.place)?;
     let membership = ask(&(host, port), role, &machine, false, ui).await?;
@@ -76,7 +78,7 @@ async fn with_invitation(args: &Args, machine: MachineInfo, is_file: bool, ui: U
         return Err(Failure::misused(format!("the invitation is for the role {role}; leave --role out")));
     }
     let purpose = match role {
-        Role::Node => Purpose::Node,
+        Role::Node | Role::TrustedNode => Purpose::Node,
         Role::Agent => Purpose::Agent,
         _ => Purpose::Client,
     };

@@ -121,7 +121,7 @@ fn open(name: Option<&str>) -> Result<Room> {
 /// Parses a role of a member.
 fn role(text: &str) -> std::result::Result<Role, String> {
     match text.parse() {
-        Ok(Role::Room) | Err(_) => Err("write node, agent, analyst or examiner".into()),
+        Ok(Role::Room) | Err(_) => Err("write node, trusted-node, agent, analyst or examiner".into()),
         Ok(role) => Ok(role),
     }
 }

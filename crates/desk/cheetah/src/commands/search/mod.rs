@@ -13,6 +13,7 @@ use futures::StreamExt as _;
 
 use self::folder::Folder;
 use self::options::OrderArgs;
+use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::desk::Desk;
 use crate::failure::{Context as _, Failure, Result};
@@ -39,10 +40,12 @@ writes them; and the coverage. Otherwise they are printed.
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
 
 With --at-nodes, the nodes of a drive search what they hold, and the hits cross the network instead of the bytes. Hits and \
-coverage are the same.
+coverage are the same. The nodes of a sealed drive hold ciphertext only: it is read, unless --lend-key lends nodes what \
+opens its units. They wipe that at the end of each job; the drive's custody log and the receipts of the nodes name it.
 
   cheetah search case42.drive words.txt --ignore-case --out hits42
   cheetah search case42.drive --find card --at-nodes
+  cheetah search case42.drive words.txt --at-nodes --lend-key all --out hits42
   cheetah search disk.E01 --word Geheim --encoding utf-8,utf-16le,cp1252
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits"
 )]
@@ -62,6 +65,9 @@ pub struct Args {
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
     at_nodes: bool,
+
+    #[command(flatten)]
+    lend: LendKeyArgs,
 
     /// Parts of the source that are searched at once [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -84,7 +90,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let searched = search_source(&args, &opened, (&order, &search), folder, &mut stop, ui).await;
+    let searched = search_source((&args, desk), &opened, (&order, &search), folder, &mut stop, ui).await;
     searched.and(opened.close().await.map_err(Failure::from))
 }
 
@@ -95,14 +101,15 @@ fn access(args: &Args, desk: &Desk) -> Access {
 
 /// Searches the source, and shows and stores the result, whatever ends the search.
 async fn search_source(
-    args: &Args,
+    (args, desk): (&Args, &Desk),
     opened: &OpenedSource,
     (order, search): (&Order, &Arc<Search>),
     folder: Option<Folder>,
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
-    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args) };
+    let lend = args.lend.request("search", &desk.custodian);
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut sink = Sink { search, folder, ui };

@@ -31,6 +31,7 @@ pub async fn run(path: &Path, args: &Args, (keys, desk): (&Keys, &Desk), ui: Ui)
         signed: records.hashes(),
         session: desk.session(args.timeout.get()),
         at_nodes: args.at_nodes,
+        lend: args.lend.request("verify", &desk.custodian),
     };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let report = tokio::select! {

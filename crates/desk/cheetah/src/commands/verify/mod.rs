@@ -12,6 +12,7 @@ use cheetah_custody::{Custodian, CustodyLog, Known, NotedHead, PublicKey, Signin
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
+use super::lend_key::LendKeyArgs;
 use super::options::{TimeoutArgs, check_at_nodes, source};
 use crate::desk::Desk;
 use crate::failure::Result;
@@ -39,6 +40,7 @@ Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampe
 
   cheetah verify case42.drive
   cheetah verify case42.drive --at-nodes
+  cheetah verify case42.drive --at-nodes --lend-key all
   cheetah verify case42.E01
   cheetah verify case42.E01.custody --key examiner.pem
   cheetah verify triage42"
@@ -56,6 +58,9 @@ pub struct Args {
     /// only BLAKE3 is computed so
     #[arg(long)]
     at_nodes: bool,
+
+    #[command(flatten)]
+    lend: LendKeyArgs,
 
     /// Trust logs signed with this key, besides your own: base64, or a PEM file
     #[arg(long, value_name = "PUBLIC")]

@@ -108,7 +108,7 @@ impl Target {
 }
 
 fn of_server(member: &Member, server: &Server) -> Option<Target> {
-    if !matches!(member.role, Role::Node | Role::Agent) {
+    if !member.role.is_node() && member.role != Role::Agent {
         return None;
     }
     let at = |host: &Host, port| host.with_port(port);
@@ -118,7 +118,7 @@ fn of_server(member: &Member, server: &Server) -> Option<Target> {
     };
     let nbd = server.hosts.first().map(|host| Address::Tcp { host: host.to_string(), port: server.nbd_port });
     let nbd = nbd.filter(|_| control.is_empty());
-    let (name, is_node) = (shown_server(member, server), member.role == Role::Node);
+    let (name, is_node) = (shown_server(member, server), member.role.is_node());
     Some(Target { name, is_node, control, nbd, expected: Some(expected(member)) })
 }
 

@@ -15,6 +15,7 @@ use crate::copy::CopyProgress;
 use crate::copy::rescue::Rescue;
 use crate::file::digests::Digests;
 use crate::file::{DriveFile, ImageState};
+use crate::near::lending::LendRequest;
 use crate::near::work_done::WorkDone;
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
@@ -36,6 +37,8 @@ pub struct VerifyOptions {
     pub session: Session,
     /// Whether nodes that lend their processor hash what they hold. Of the hashes, only BLAKE3 is recomputed then.
     pub at_nodes: bool,
+    /// The nodes that are lent the key of a sealed drive for that. Without, it is read.
+    pub lend: Option<LendRequest>,
 }
 
 /// The result of a verification. Every byte is exactly one of ok, mismatched, unreadable, or not compared.
@@ -183,7 +186,8 @@ pub async fn verify(
             let known = [&hashes, &options.signed].into_iter().filter_map(|all| all.blake3.clone());
             let known: Vec<String> = known.collect();
             // It is large, and most verifications do without it.
-            near::run(file, &scrub, compared, &known, &options.session, progress).boxed().await?
+            let lend = (&options.session, options.lend.as_ref());
+            near::run(file, &scrub, compared, &known, lend, progress).boxed().await?
         }
         false => scrub.run(compared, progress).await?,
     };

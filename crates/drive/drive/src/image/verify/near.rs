@@ -20,8 +20,7 @@ use super::{AtNodes, Compared, VerifyReport};
 use crate::copy::{CopyProgress, read_exactly};
 use crate::file::DriveFile;
 use crate::file::digests::{CHUNK_BYTES, digest};
-use crate::near::lenders::Lenders;
-use crate::near::locate::Locator;
+use crate::near::lending::{self, KeyLending, LendRequest};
 use crate::near::tree::{self, Tree};
 use crate::near::units::Nodes;
 use crate::near::values::{Unit, values};
@@ -48,12 +47,12 @@ pub(super) async fn run(
     scrub: &Scrub,
     compared: Compared,
     known: &[String],
-    session: &Session,
+    (session, lend): (&Session, Option<&LendRequest>),
     mut progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<VerifyReport> {
     let file = refresh(file, session).await?;
-    let nodes = match nodes(&file, scrub, session).await? {
-        Ok(nodes) => nodes,
+    let (nodes, key_lent) = match nodes(&file, scrub, lend, session).await? {
+        Ok(found) => found,
         Err(why) => {
             let report = scrub.run(compared, progress).await?;
             return Ok(VerifyReport { at_nodes: Some(AtNodes::all_here(scrub.size, why)), ..report });
@@ -67,6 +66,7 @@ pub(super) async fn run(
         return Ok(VerifyReport { at_nodes: Some(AtNodes::all_here(scrub.size, why)), ..report });
     }
     if let Some(at_nodes) = &mut report.at_nodes {
+        at_nodes.work.key_lent = key_lent;
         let skipped = scrub.hashes.kinds().filter(|kind| *kind != HashKind::Blake3);
         at_nodes.hashes_skipped = skipped.map(|kind| kind.name().to_owned()).collect();
     }
@@ -78,22 +78,20 @@ fn epochs(file: &DriveFile) -> Vec<u64> {
     file.sets.iter().map(|set| set.epoch).collect()
 }
 
-/// The nodes that hash, or why this process reads everything.
-async fn nodes(file: &DriveFile, scrub: &Scrub, session: &Session) -> Result<std::result::Result<Nodes, Arc<str>>> {
-    if file.sealed.is_some() {
-        return Ok(Err("its nodes hold ciphertext only".into()));
-    }
+/// The nodes that hash, and the key that they were lent; or why this process reads everything.
+async fn nodes(
+    file: &DriveFile,
+    scrub: &Scrub,
+    lend: Option<&LendRequest>,
+    session: &Session,
+) -> Result<std::result::Result<(Nodes, Option<KeyLending>), Arc<str>>> {
     // The digest of a chunk is a root, which is merged from two values at least.
     let units = file.sets.iter().filter_map(|set| set.unit).chain([CHUNK_BYTES / 2]);
-    let unit_bytes = units.min().unwrap_or(CHUNK_BYTES / 2);
+    let unit_bytes = file.sealed.as_ref().map(|seal| seal.unit).or(units.min()).unwrap_or(CHUNK_BYTES / 2);
     if (1..=unit_bytes).contains(&scrub.image) {
         return Ok(Err("the image is smaller than a unit".into()));
     }
-    let lenders = Lenders::ask(file, session).await;
-    if !lenders.any() {
-        return Ok(Err(lenders.refusals().join("; ").into()));
-    }
-    Ok(Ok(Nodes { locator: Locator::new(file)?, lenders, unit_bytes }))
+    lending::nodes(file, unit_bytes, lend, session).await
 }
 
 struct Pass<'a> {

@@ -1,5 +1,7 @@
 //! A lab in one process: nodes on loopback, an image, and a directory for the drive file.
 
+pub mod searches;
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -13,9 +15,10 @@ use cheetah_drive::destroy::DestroyOptions;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions, Session};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions};
 use cheetah_node::{Node, NodeConfig};
-use cheetah_tls::CredentialSet;
+
+pub use crate::session;
 
 pub const MIB: u64 = 1 << 20;
 pub const UNIT: u64 = 64 << 10;
@@ -58,10 +61,6 @@ pub fn spec(node: &Node) -> NodeSpec {
 }
 
 /// A session without keys.
-pub fn session() -> Session {
-    Session::new(CredentialSet::default(), Arc::default(), TIMEOUT)
-}
-
 pub fn options(writable: bool) -> OpenOptions {
     OpenOptions { writable, prefetch_budget: 0, ..OpenOptions::new(session()) }
 }
@@ -102,7 +101,7 @@ pub fn load_options() -> LoadOptions {
 }
 
 pub fn verify_options(at_nodes: bool) -> VerifyOptions {
-    VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), session: session(), at_nodes }
+    VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), session: session(), at_nodes, lend: None }
 }
 
 pub async fn verified(file: &DriveFile) -> VerifyReport {
