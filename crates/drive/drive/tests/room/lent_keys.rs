@@ -215,7 +215,7 @@ async fn few_bytes_are_read_where_all_nodes_are_lent_the_key_and_their_receipts_
     let read: u64 = done.here_bytes.values().sum();
     assert!(read <= file.size / 8, "{done:?}");
     let lent = done.key_lent.unwrap();
-    assert_eq!(*recorded.0.lock().unwrap(), [lent.clone()]);
+    assert_eq!(*recorded.0.lock().unwrap(), std::slice::from_ref(&lent));
     let members: Vec<_> = lent.nodes.iter().map(|node| node.member.as_str()).collect();
     assert_eq!(members, ["pc0 (trusted-node)", "pc1 (trusted-node)", "pc2 (trusted-node)"]);
     drop(device);
