@@ -109,8 +109,8 @@ def test_a_worker_with_another_source_is_refused(
     cluster.worker()
     identity = shared_source.identity
 
-    def other(uri: str, name: str) -> dict[str, Any]:
-        found = identity(uri, name)
+    def other(uri: str, name: str, size: int | None = None) -> dict[str, Any]:
+        found = identity(uri, name, size)
         return {**found, "samples": [*found["samples"][:-1], "another"]}
 
     monkeypatch.setattr(shared_source, "identity", other)
