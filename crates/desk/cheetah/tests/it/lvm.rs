@@ -21,7 +21,7 @@ struct Group {
 }
 
 impl Group {
-    /// A group of so many physical volumes; `None` if it cannot be made here.
+    /// A group of `count` physical volumes; `None` if it cannot be made here.
     fn new(desk: &Desk, count: usize) -> Option<Self> {
         if !need::root_and_loop() || !need::programs(&["vgcreate", "lvcreate", "lvs", "losetup"]) {
             return None;

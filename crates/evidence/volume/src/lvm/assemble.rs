@@ -1,6 +1,6 @@
 //! Reads the physical volumes in a device, and puts their groups together.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use cheetah_device::{ByteRange, Device};
 use futures::future::try_join_all;
@@ -73,7 +73,8 @@ async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) 
 
 /// The places of physical volumes, without those whose identifier several have: a copy may be older.
 fn distinct(found: &[Found], not_opened: &mut Vec<NotOpened>) -> Places {
-    let mut places = HashMap::<_, Vec<_>>::new();
+    // Sorted, so that a report says the same each time.
+    let mut places = BTreeMap::<_, Vec<_>>::new();
     found.iter().for_each(|one| places.entry(one.id.clone()).or_default().push(one.place));
     let mut by_id = Places::new();
     for (id, places) in places {

@@ -1,7 +1,8 @@
 //! Logical volumes of LVM2, put together from the physical volumes in a device. Nothing is written.
 //!
 //! [`assemble()`] looks for physical volumes in given places of a device: partitions, opened volumes. It takes the newest metadata of
-//! each volume group, and returns the logical volumes that lie wholly on what is there. The others are named, with the reason.
+//! each volume group, and returns the logical volumes that lie wholly on the physical volumes in the device. The others are named,
+//! with the reason.
 //!
 //! Linear and striped volumes are opened. Thin ones, snapshots, mirrors, RAID, caches and VDO are refused by name.
 //!

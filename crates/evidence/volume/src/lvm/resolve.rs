@@ -132,7 +132,7 @@ impl Known<'_> {
         }
     }
 
-    /// The range of the device that an area of so many extents takes.
+    /// The range of the device that an area with this number of extents takes.
     fn range(&self, area: &Area, extents: u64) -> Result<ByteRange, Why> {
         let physical = self.physical.get(area.on.as_str()).ok_or_else(|| Why::OnLogical(area.on.clone()))?;
         let place = self.place_of(physical).ok_or_else(|| Why::Missing(vec![area.on.clone()]))?;

@@ -67,7 +67,7 @@ fn logical_of(name: &str, number: usize, segments: &[Segment]) -> String {
     logical(name, number, &text)
 }
 
-/// The text of a group of so many physical volumes.
+/// The text of a group with this number of physical volumes.
 fn group(sequence: usize, physical: usize, logical: &str) -> String {
     let mut text = format!(
         "# Written by a test\ncontents = \"Text Format Volume Group\"\nversion = 1\ndescription = \"a \\\"}} test\"\n\n\
