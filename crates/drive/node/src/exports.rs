@@ -520,7 +520,7 @@ impl Layer for Session {
         &self.entry.export
     }
 
-    fn is_writable(&self) -> bool {
+    fn is_writable(&self, _: bool) -> bool {
         self.writable
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Array {
 
 pub(crate) struct Inner {
     pub geometry: ArrayGeometry,
+    /// What the device says of itself. Kept, because each request is checked against it.
+    shown: Geometry,
     pub members: Arc<Members>,
     /// For each member of this array, its number in the drive and the offset of its part there.
     pub places: Vec<(usize, u64)>,
@@ -56,7 +58,12 @@ impl Array {
         let stripe = Stripe::new(geometry.unit(), sections.collect::<Result<_>>()?)?;
         let (locks, digest_cells) = (RangeLock::default(), DigestCells::default());
         let is_authenticated = AtomicBool::new(false);
-        let inner = Inner { geometry, members, places, start, locks, digest_cells, is_authenticated, stripe };
+        let shown = Geometry {
+            size: geometry.size(),
+            writable: members.is_writer(),
+            block_preferred: crate::geometry::PAGE_BYTES as u32,
+        };
+        let inner = Inner { geometry, shown, members, places, start, locks, digest_cells, is_authenticated, stripe };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -114,8 +121,7 @@ impl Inner {
 
 impl Device for Array {
     fn geometry(&self) -> Geometry {
-        let writable = self.inner.members.is_writer();
-        Geometry { size: self.inner.geometry.size(), writable, block_preferred: crate::geometry::PAGE_BYTES as u32 }
+        self.inner.shown
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {

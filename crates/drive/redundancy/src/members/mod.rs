@@ -1,5 +1,6 @@
 //! The members of a drive: their connections and state. `writer` carries out the engine's decisions.
 
+mod count;
 mod moves;
 mod pace;
 mod writer;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::count::Count;
 pub use self::moves::Moving;
 use self::moves::Second;
 use self::pace::Pace;
@@ -80,7 +82,7 @@ pub struct Members {
     /// How often the bad ranges changed.
     bad_changes: AtomicU64,
     /// Bytes that users have read and written, counted on the busiest member.
-    foreground_bytes: AtomicU64,
+    foreground_bytes: Count,
     pub(crate) pace: Pace,
     /// Notified when there may be something to resynchronize.
     pub(crate) work: Notify,
@@ -101,7 +103,7 @@ struct Member {
     /// A task tries to reconnect to it.
     reconnecting: AtomicBool,
     /// Bytes of this process's reads from it, except those of failed reads.
-    read_bytes: AtomicU64,
+    read_bytes: Count,
     /// Incremented when another member takes its place, so that a connection to the former one is not used for it.
     generation: AtomicU64,
     /// While it moves: the other node that gets its writes.
@@ -182,7 +184,7 @@ impl Members {
             suspect: AtomicBool::new(false),
             ready: AtomicBool::new(true),
             reconnecting: AtomicBool::new(false),
-            read_bytes: AtomicU64::new(0),
+            read_bytes: Count::default(),
             generation: AtomicU64::new(0),
             second: RwLock::new(None),
             left: AtomicU64::new(0),
@@ -201,7 +203,7 @@ impl Members {
             bad: RwLock::default(),
             has_bad: AtomicBool::new(false),
             bad_changes: AtomicU64::new(0),
-            foreground_bytes: AtomicU64::new(0),
+            foreground_bytes: Count::default(),
             pace: Pace::default(),
             work: Notify::new(),
         });
@@ -357,17 +359,17 @@ impl Members {
 
     /// Counts a user's request: its bytes on the busiest member.
     pub(crate) fn foreground(&self, bytes: u64) {
-        self.foreground_bytes.fetch_add(bytes + 1, Ordering::Relaxed);
+        self.foreground_bytes.add(bytes + 1);
     }
 
     /// The bytes counted by [`foreground`](Self::foreground), and the known bytes that other processes have read.
     pub(crate) fn foreground_bytes(&self) -> u64 {
-        self.foreground_bytes.load(Ordering::Relaxed) + self.pace.others_bytes()
+        self.foreground_bytes.get() + self.pace.others_bytes()
     }
 
     /// The bytes that this process has read from each member.
     pub(crate) fn own_read_bytes(&self) -> Vec<u64> {
-        self.members.iter().map(|member| member.read_bytes.load(Ordering::Relaxed)).collect()
+        self.members.iter().map(|member| member.read_bytes.get()).collect()
     }
 
     /// Reads from one member. Unless `patient`, an answer that is late counts as lost.
@@ -409,10 +411,10 @@ impl Members {
     /// these counts is the reads of others.
     async fn read_counted(&self, member: usize, link: &DynLink, range: ByteRange) -> Result<Data> {
         let count = &self.members[member].read_bytes;
-        count.fetch_add(range.len, Ordering::Relaxed);
+        count.add(range.len);
         let answer = link.device().read(range).await;
         if answer.is_err() {
-            count.fetch_sub(range.len, Ordering::Relaxed);
+            count.take_back(range.len);
         }
         answer
     }
@@ -448,7 +450,7 @@ impl Members {
                     return;
                 }
                 let Some(link) = members.link(member) else { return };
-                members.members[member].read_bytes.fetch_add(PROBE.len, Ordering::Relaxed);
+                members.members[member].read_bytes.add(PROBE.len);
                 drop(members);
                 let answer = unless_silent(&link, PROBE_SILENCE_MAX, link.device().read(PROBE)).await;
                 let Some(members) = weak.upgrade() else { return };

@@ -71,9 +71,9 @@ pub trait Layer: Send + Sync {
         Ok(())
     }
 
-    /// Whether the geometry says that writes are accepted.
-    fn is_writable(&self) -> bool {
-        Self::WRITES != Writes::Refused && self.below().geometry().writable
+    /// Whether the geometry says that writes are accepted, where that of the device below says `below`.
+    fn is_writable(&self, below: bool) -> bool {
+        Self::WRITES != Writes::Refused && below
     }
 
     /// Answers a read, with [`Reads::Handled`].
@@ -111,7 +111,8 @@ pub trait Layer: Send + Sync {
     /// Trims a range, with [`Writes::Handled`].
     fn on_trim(&self, range: ByteRange) -> Io<'_, ()> {
         let _ = range;
-        if self.is_writable() { Io::ok(()) } else { Io::fail(Error::ReadOnly) }
+        let below = self.below().geometry().writable;
+        if self.is_writable(below) { Io::ok(()) } else { Io::fail(Error::ReadOnly) }
     }
 
     /// Takes a hint that the range will be read soon.
@@ -152,7 +153,9 @@ fn change<'a, L: Layer>(
 
 impl<L: Layer> Device for L {
     fn geometry(&self) -> Geometry {
-        Geometry { writable: self.is_writable(), ..self.below().geometry() }
+        // Asked once: each layer of a stack that asked twice would double the questions to the lowest.
+        let below = self.below().geometry();
+        Geometry { writable: self.is_writable(below.writable), ..below }
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {

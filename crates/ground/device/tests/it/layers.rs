@@ -1,6 +1,7 @@
 //! The hints and capabilities that each layer of this crate hands on to the device below it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cheetah_device::cache::{Cache, CacheConfig, CachePlace};
 use cheetah_device::coverage::State;
@@ -98,6 +99,28 @@ async fn a_layer_that_handles_an_operation_is_not_bypassed_by_others() {
     assert_eq!(layer.0.snapshot(), b"..ww....", "zeroing is a write, and trimming changes nothing");
     assert!(layer.lend(ByteRange::new(0, 8), &mut |_| ()).is_none() && !layer.answers_at_once());
     assert_eq!(layer.read(ByteRange::new(0, 3)).await.unwrap().into_bytes(), b"..w"[..]);
+}
+
+/// A device that counts the questions for its geometry.
+struct Asked(Memory, AtomicUsize);
+
+impl Device for Asked {
+    fn geometry(&self) -> Geometry {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        self.0.read(range)
+    }
+}
+
+#[test]
+fn a_stack_of_layers_asks_the_lowest_device_once_for_its_geometry() {
+    let lowest = Arc::new(Asked(Memory::new(vec![0; 8]), AtomicUsize::new(0)));
+    let stack = (0..20).fold(lowest.clone() as DynDevice, |below, _| Arc::new(ReadOnly::new(below)));
+    assert_eq!(stack.geometry().size, 8);
+    assert_eq!(lowest.1.load(Ordering::Relaxed), 1);
 }
 
 /// A device that always has the data after a read at hand.
