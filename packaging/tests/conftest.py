@@ -14,6 +14,8 @@ __all__ = ["binary"]
 
 # A wheel is packed after the extension was built, which takes minutes where nothing was built before.
 BUILD_S = 900
+# Releases of Debian of which there may be a bare system.
+RELEASES = ("bookworm", "trixie")
 
 
 @pytest.fixture(scope="session")
@@ -36,9 +38,12 @@ def pack(stripped: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
     return made
 
 
-@pytest.fixture
-def system(tmp_path: Path) -> Iterator[Path]:
-    """A system to install into: this one, or that in the folder CHEETAH_CHROOT. Changes are kept apart, in memory."""
+@pytest.fixture(params=["this system", *RELEASES])
+def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A system to install into: this one, or a bare one of a release of Debian. Changes are kept apart, in memory."""
+    lower = Path("/") if request.param == "this system" else ROOT / f"target/chroot-{request.param}"
+    if not lower.is_dir():
+        pytest.skip(f"needs a bare system ('packaging/chroot {request.param}' makes it)")
     if os.geteuid() != 0:
         pytest.skip("needs root, to install packages")
     changes, root = tmp_path / "changes", tmp_path / "root"
@@ -48,7 +53,6 @@ def system(tmp_path: Path) -> Iterator[Path]:
     try:
         for folder in ("upper", "work"):
             (changes / folder).mkdir()
-        lower = os.environ.get("CHEETAH_CHROOT", "/")
         options = f"lowerdir={lower},upperdir={changes}/upper,workdir={changes}/work"
         argv = [program("mount"), "-t", "overlay", "overlay", "-o", options, root]
         made = subprocess.run(argv, capture_output=True, text=True, check=False)
