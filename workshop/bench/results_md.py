@@ -326,6 +326,13 @@ PARTS = (
         "bench.probe.measure",
     ),
     Part(
+        "probe-rates",
+        "Probe: set rates, and cross traffic",
+        "`cheetah probe` beside a program that spins, in turns: trains at set rates, and trains beside TCP over the same interface.",
+        probe_tables.report_of("probe-rates"),
+        "bench.probe.rates",
+    ),
+    Part(
         "probe-clocks",
         "Probe: clocks, sleeps and the closest packets",
         "The small tables of the paper: differences of clock readings, oversleeping, packets sent as fast as possible, and trains beside "
@@ -336,7 +343,8 @@ PARTS = (
     Part(
         "probe-available",
         "Probe: available bandwidth",
-        "`cheetah probe --only available` over spaced links with cross traffic, beside the rate of TCP: right within 15 %, or not known.",
+        "`cheetah probe --only available` over spaced links with cross traffic, beside the rate of TCP: right within 15 %, or not known. "
+        "An estimate that no round knew is `not measured` in the first table.",
         probe_tables.report_of("probe-available"),
         "bench.probe.available",
     ),
@@ -351,7 +359,7 @@ PARTS = (
         "probe-simulated",
         "Probe: a simulated machine",
         "Trains of each backend and of plain programs in an emulated machine whose clock counts instructions, idle, with busy loops, and "
-        "with cross traffic.",
+        "with cross traffic. All times are simulated.",
         probe_tables.report_of("probe-simulated"),
         "bench.probe.simulated",
     ),

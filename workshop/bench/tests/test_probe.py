@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from bench.probe import available, backends, shapes, simulated, stages, txtime
+from bench.probe import available, backends, rates, shapes, simulated, stages, txtime
 from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe.gaps import errors
 from bench.probe.paths import emulated_ms
@@ -166,6 +166,21 @@ def test_backends_that_are_equal_are_both_the_best() -> None:
     disturbed = SentTrain([0, 90_000], host_ns=30_000)
     assert backends.value(TrainResults([disturbed], 1), 50) is None
     assert backends.value(TrainResults([SentTrain([0, 2_000])], 1), 0) == 2.0
+    accepted = TrainResults([disturbed, SentTrain([0, 52_000], accepted=True)], 2)
+    assert backends._cells(accepted, 50, True) == ["40.0", "**2.00**", "2.00"]
+
+
+def test_a_rate_has_a_bound_and_a_peer_and_cross_traffic_a_peer() -> None:
+    exact, spoiled = SentTrain([0, 12_112], host_ns=0), SentTrain([0, 90_000], host_ns=30_000)
+    assert rates.rate_error_percent(TrainResults([exact, spoiled], 2), 1000) == rates.ERROR_PERCENT_MIN
+    assert rates.rate_error_percent(TrainResults([spoiled], 1), 1000) is None
+    assert rates.p99_us(TrainResults([SentTrain([0, 53_000])], 1)) == pytest.approx(3.0)
+    by_id = {figure.id: figure for figure in rates.rate_figures(1000, {rates.OURS: [0.3], rates.SPIN: [0.4]})}
+    assert (by_id["probe-rates/1000mbit/error"].met(), by_id["probe-rates/1000mbit/peer"].met()) == (False, True)
+    assert [figure.met() for figure in rates.rate_figures(5, {rates.SPIN: [0.4]})] == [None, None]
+    figure = rates.cross_figure(rates.CROSS[-1], {rates.OURS: [4.0], rates.SPIN: [9.0]})
+    assert (figure.id, figure.met()) == ("probe-rates/cross/as-fast-as-tcp-goes", True)
+    assert [rates.trains_at(gap_ns, quick=False) for gap_ns in (12_112, 2_422_400)] == [40, 3]
 
 
 def _frame(port: int) -> bytes:
@@ -175,13 +190,21 @@ def _frame(port: int) -> bytes:
 def test_departures_of_a_simulated_machine_are_told_apart_by_their_ports() -> None:
     header = simulated.PCAP.pack(simulated.MICROSECONDS, 2, 4, 0, 0, 64, 1)
     gap = simulated.GAP_US
-    stamps = [(41_000, 0), (41_001, 5), (41_000, gap + 3), (41_000, 100 * gap), (41_000, 101 * gap)]
+    # The second gap is a delay of two ticks, the third the pause between trains.
+    stamps = [
+        (41_000, 0),
+        (41_001, 5),
+        (41_000, gap + 3),
+        (41_000, 34 * gap + 3),
+        (41_000, 134 * gap),
+        (41_000, 135 * gap),
+    ]
     records = [simulated.RECORD.pack(0, at, 38, 1042) + _frame(port) for port, at in stamps]
     # A packet of another protocol, and a record that is cut off.
     other = simulated.RECORD.pack(0, 1, 38, 60) + bytes(38)
     left = simulated.read_departures(header + other + b"".join(records) + records[0][:-1])
-    assert {port: len(times) for port, times in left.items()} == {41_000: 4, 41_001: 1}
-    assert simulated.gap_errors_us(left[41_000]) == pytest.approx([3.0, 0.0])
+    assert {port: len(times) for port, times in left.items()} == {41_000: 5, 41_001: 1}
+    assert simulated.gap_errors_us(left[41_000]) == pytest.approx([3.0, 32.0 * gap, 0.0])
     with pytest.raises(BenchError):
         simulated.read_departures(b"")
 
