@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import resource
 import signal
@@ -24,9 +25,10 @@ MACHINES = 500
 class Watch:
     """`cheetah watch`, and its page."""
 
-    def __init__(self, binary: str, *argv: str) -> None:
-        words = [binary, "--json", "watch", "--listen", "127.0.0.1:0", *argv]
-        self.child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    def __init__(self, binary: str, *argv: str, folder: Path | None = None) -> None:
+        # A machine that is killed refuses at once. One that is only slow, because this machine is busy, does not count as silent.
+        words = [binary, "--json", "watch", "--listen", "127.0.0.1:0", "--timeout", "60", *argv]
+        self.child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
         assert self.child.stdout
         self.url = str(json.loads(self.child.stdout.readline())["url"])
 
@@ -50,6 +52,13 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield opened
     finally:
         opened.close()
+
+
+def keep_picture(browser: Browser, name: str) -> None:
+    """Writes the page into the folder of pictures, if that is wanted: `CHEETAH_PICTURES=docs/images`."""
+    if folder := os.environ.get("CHEETAH_PICTURES"):
+        browser.size(1000, 900)
+        browser.picture(Path(folder) / f"{name}.png")
 
 
 def size(count: int | None) -> str:
@@ -81,8 +90,8 @@ def test_a_browser_shows_the_figures_of_the_json_and_a_node_that_is_killed(
         image, drive = tmp_path / "disk.raw", tmp_path / "case.drive"
         image.write_bytes(noise(6 * MIB, 1))
         listed = ",".join(node["nbd"] for node in ready)
-        run(binary, "create", drive, "--nodes", listed, "--layout", "parity", "--from", image)
-        watch = Watch(binary, str(drive))
+        run(binary, "create", drive, "--nodes", listed, "--layout", "parity", "--from", image.name, cwd=tmp_path)
+        watch = Watch(binary, drive.name, folder=tmp_path)
         try:
             browser.open(watch.url)
             browser.until(
@@ -111,6 +120,7 @@ def test_a_browser_shows_the_figures_of_the_json_and_a_node_that_is_killed(
             assert "1 of 3 machines runs no node any more" in sentence and "the loss of one more node" in sentence
             problem = browser.value("document.querySelector('#machines tr .problem').textContent")
             assert "Connection refused" in problem
+            keep_picture(browser, "watch")
         finally:
             watch.close()
         browser.until("!document.getElementById('stale').hidden")

@@ -29,9 +29,12 @@ pub struct Ui {
 impl Ui {
     /// Writes for people, or with `json` for programs.
     pub fn new(json: bool) -> Self {
-        // A terminal that cannot move its cursor gets lines, as a pipe does.
-        let can_draw = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-        Self { json, terminal: std::io::stderr().is_terminal() && can_draw }
+        Self { json, terminal: std::io::stderr().is_terminal() && can_move_cursor() }
+    }
+
+    /// Returns whether stdout is a terminal that can be drawn on.
+    pub fn draws(self) -> bool {
+        !self.json && std::io::stdout().is_terminal() && can_move_cursor()
     }
 
     /// Returns whether stdout is a terminal that shows colours.
@@ -105,6 +108,11 @@ impl Ui {
     pub fn spinner(self, what: impl Into<String>) -> Progress {
         Progress::spinner(what.into(), self.terminal)
     }
+}
+
+/// A terminal that cannot move its cursor gets lines, as a pipe does.
+fn can_move_cursor() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// Prints an answer for programs to stdout, on one line.

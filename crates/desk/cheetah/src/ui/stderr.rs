@@ -29,6 +29,23 @@ pub fn flush(patience: Duration) {
     STDERR.flush(patience);
 }
 
+/// Keeps lines in the queue until it is dropped.
+#[derive(Debug)]
+pub struct Held(());
+
+/// Holds back what is not written yet, while the terminal shows something else.
+pub fn hold() -> Held {
+    STDERR.flush(FLUSH_TIMEOUT);
+    STDERR.set_held(true);
+    Held(())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        STDERR.set_held(false);
+    }
+}
+
 /// An [`io::Write`] that queues each write unchanged, and never fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Queued;
@@ -59,6 +76,8 @@ struct Queue {
     writing: bool,
     /// Whether a flush ran out of patience and nothing was written since.
     stuck: bool,
+    /// Whether lines are held back.
+    held: bool,
 }
 
 impl Stderr {
@@ -83,9 +102,14 @@ impl Stderr {
         self.changed.notify_all();
     }
 
+    fn set_held(&self, held: bool) {
+        self.lock().held = held;
+        self.changed.notify_all();
+    }
+
     fn flush(&self, patience: Duration) {
         let queue = self.lock();
-        let busy = |queue: &mut Queue| !queue.stuck && (queue.writing || !queue.lines.is_empty());
+        let busy = |queue: &mut Queue| !queue.stuck && !queue.held && (queue.writing || !queue.lines.is_empty());
         let waited = self.changed.wait_timeout_while(queue, patience, busy);
         let (mut queue, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.stuck |= timed_out.timed_out();
@@ -103,7 +127,7 @@ impl Stderr {
     }
 
     fn next(&self) -> Vec<u8> {
-        let waited = self.changed.wait_while(self.lock(), |queue| queue.lines.is_empty());
+        let waited = self.changed.wait_while(self.lock(), |queue| queue.held || queue.lines.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
         let mut line = queue.lines.pop_front().unwrap_or_default();
         queue.bytes -= line.len();
@@ -169,6 +193,18 @@ mod tests {
         assert!(stderr.lock().stuck);
         // Would never return.
         stderr.flush(Duration::MAX);
+        assert_eq!(receive.recv().unwrap(), b"a\n");
+    }
+
+    #[test]
+    fn lines_that_are_held_back_are_written_afterwards() {
+        let (stderr, receive) = blocked();
+        stderr.set_held(true);
+        stderr.push(b"a\n".to_vec());
+        // Would never return if it waited for what is held back.
+        stderr.flush(Duration::MAX);
+        assert!(receive.try_recv().is_err());
+        stderr.set_held(false);
         assert_eq!(receive.recv().unwrap(), b"a\n");
     }
 

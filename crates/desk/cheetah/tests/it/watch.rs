@@ -248,10 +248,11 @@ fn the_page_shows_nothing_without_the_secret_and_runs_its_own_script_alone() {
 }
 
 #[test]
-fn the_stream_tells_of_a_node_that_is_killed_and_the_command_ends_in_order() {
+fn a_killed_node_is_in_the_sentence_of_the_first_picture_in_which_it_does_not_answer_and_the_command_ends_in_order() {
     let nodes = [Node::start("16MiB"), Node::start("16MiB")];
     let list = node::list(&nodes.each_ref());
-    let page = Page::open(&["--nodes", &list]);
+    // A killed node refuses at once. That this machine is busy must not look like silence.
+    let page = Page::open(&["--nodes", &list, "--timeout", "60"]);
     let known = page.known();
     let mut events = page.send("/events", &known);
     let [first, second] = nodes;
@@ -265,10 +266,19 @@ fn the_stream_tells_of_a_node_that_is_killed_and_the_command_ends_in_order() {
     };
     until("both answer", || next()["totals"]["answering"] == 2);
     killed.take().unwrap().kill();
+    let mut seen_ms = 0;
     until("one is gone", || {
         let picture = next();
-        picture["totals"]["answering"] == 1 && picture["machines"][0]["state"] == "lost"
+        assert!(number(&picture, "at_ms") >= seen_ms, "an older picture follows: {picture}");
+        seen_ms = number(&picture, "at_ms");
+        // It answers, or it is named: nothing is between the two.
+        let is_gone = picture["totals"]["answering"] == 1;
+        assert_eq!(picture["machines"][0]["state"], if is_gone { "lost" } else { "ok" }, "{picture}");
+        let is_named = text(&picture, "sentence").contains("1 of 2 machines runs no node any more");
+        assert_eq!((picture["totals"]["machines"].as_u64(), is_named), (Some(2), is_gone), "{picture}");
+        is_gone
     });
+    assert_eq!(next()["totals"]["answering"], 1, "it stays gone");
     let answer = page.get("/picture", &known);
     let picture: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert!(machine(&picture, &first.http)["lends"].is_object());

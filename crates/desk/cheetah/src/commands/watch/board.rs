@@ -9,6 +9,7 @@ use cheetah_custody::Custodian;
 use cheetah_drive::Session;
 use cheetah_kit::clock::now_ms;
 use futures::future::join_all;
+use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
@@ -33,8 +34,11 @@ pub struct Board {
     /// The capacities that were measured.
     measured: Measured,
     custodian: Custodian,
-    /// What machines and nodes are asked with.
+    /// What machines are asked with.
     session: Session,
+    /// What the nodes of drives are asked with.
+    patient: Session,
+    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -54,7 +58,7 @@ impl Board {
         (drives, logs): (Vec<PathBuf>, Vec<PathBuf>),
         measured: Measured,
         custodian: &Custodian,
-        session: Session,
+        (session, patient): (Session, Session),
     ) -> Self {
         let count = logs.len();
         let seen = Seen {
@@ -65,11 +69,17 @@ impl Board {
             logs: logs.into_iter().map(|log| WatchedLog::new(log, custodian.clone())).collect(),
         };
         let custodian = custodian.clone();
-        Self { seen: Mutex::new(seen), drives, logs: count, measured, custodian, session }
+        let (seen, changed) = (Mutex::new(seen), Notify::new());
+        Self { seen, drives, logs: count, measured, custodian, session, patient, changed }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the state of a machine or a drive is another. One task may wait.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Adds the machines that became known, and returns how to ask them, with their numbers.
@@ -108,7 +118,9 @@ impl Board {
         let mut seen = self.seen();
         let Seen { machines, links, .. } = &mut *seen;
         let Some(machine) = machines.get_mut(index) else { return };
-        machine.note(answer);
+        if machine.note(answer) {
+            self.changed.notify_one();
+        }
         if let Some(link) = machine.target.host().and_then(|host| links.get_mut(&host)) {
             let nodes = link.nodes.clone();
             link.note(nodes.into_iter().filter_map(|node| machines.get(node)?.read_bytes_per_s()));
@@ -118,9 +130,9 @@ impl Board {
     async fn ask_drive(&self, index: usize) {
         let Some(path) = self.drives.get(index) else { return };
         let Some(records) = self.seen().drives.get(index).map(DriveSeen::records) else { return };
-        let answer = drive::ask(path, records, (&self.custodian, &self.session)).await;
-        if let Some(drive) = self.seen().drives.get_mut(index) {
-            drive.note(answer);
+        let answer = drive::ask(path, records, (&self.custodian, &self.patient)).await;
+        if self.seen().drives.get_mut(index).is_some_and(|drive| drive.note(answer)) {
+            self.changed.notify_one();
         }
     }
 
@@ -198,7 +210,8 @@ impl Board {
     }
 }
 
-fn totals(machines: &[Machine]) -> Totals {
+/// Sums over the machines that answer.
+pub fn totals(machines: &[Machine]) -> Totals {
     let mut totals = Totals { machines: machines.len(), ..Totals::default() };
     for machine in machines.iter().filter(|machine| machine.state.is_healthy()) {
         totals.answering += 1;

@@ -8,7 +8,7 @@ use cheetah_custody::Custodian;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::chart::ChartRow;
 use cheetah_drive::file::NodeSync;
-use cheetah_drive::status::{Condition, DriveStatus, status_and_chart};
+use cheetah_drive::status::{Condition, DriveStatus, NodeState, status_and_chart};
 use cheetah_drive::{DriveFile, ImageState, Session};
 use cheetah_words::sentence;
 use tokio::task::spawn_blocking;
@@ -90,8 +90,9 @@ impl DriveSeen {
         self.jobs.clone()
     }
 
-    /// Notes an answer.
-    pub fn note(&mut self, answer: cheetah_error::Result<Found>) {
+    /// Notes an answer. Returns whether the states of its nodes are others than before.
+    pub fn note(&mut self, answer: cheetah_error::Result<Found>) -> bool {
+        let before = self.states();
         let file = path_to_text(&self.path).into_owned();
         self.shown = Some(match answer {
             Ok(Found { status, chart, records, wiped }) => {
@@ -106,6 +107,13 @@ impl DriveSeen {
                 WatchedDrive { chart: Vec::new(), file, problem, status: None, verification: None, wiped: Vec::new() }
             }
         });
+        before.is_some_and(|before| Some(before) != self.states())
+    }
+
+    /// The states of its nodes; `None` until it was asked for.
+    fn states(&self) -> Option<Vec<NodeState>> {
+        let status = self.shown.as_ref()?.status.as_ref();
+        Some(status.map_or_else(Vec::new, |status| status.nodes.iter().map(|node| node.state).collect()))
     }
 
     fn jobs_of(&mut self, status: &DriveStatus) -> Vec<Job> {

@@ -33,6 +33,11 @@ pub fn judge(machines: &[Machine], drives: &[WatchedDrive], logs: &[LogEnd], una
     }
 }
 
+/// The worst that is known of a drive.
+pub fn health(drive: &WatchedDrive) -> Health {
+    of_drive(drive).into_iter().map(|(health, _)| health).max().unwrap_or(Health::Good)
+}
+
 fn of_drive(drive: &WatchedDrive) -> Vec<(Health, String)> {
     let Some(status) = &drive.status else {
         return drive.problem.iter().map(|problem| (Health::Bad, problem.clone())).collect();

@@ -35,6 +35,8 @@ pub struct Asker {
     is_node: bool,
     /// The client that was answered last.
     last: usize,
+    /// Whether it was answered the last time.
+    answered: bool,
     session: Session,
 }
 
@@ -50,10 +52,12 @@ impl Asker {
             }
         };
         let clients = target.control.iter().map(client).collect();
-        Self { clients, nbd: target.nbd.clone(), is_node: target.is_node, last: 0, session: session.clone() }
+        let (nbd, is_node, session) = (target.nbd.clone(), target.is_node, session.clone());
+        Self { clients, nbd, is_node, last: 0, answered: false, session }
     }
 
-    /// Asks it once: at the address that answered last, or else at all of them.
+    /// Asks it once: at the address that answered last, or else at all of them. If it has answered there just before, the others
+    /// are tried the next time, so that a machine that is gone is noticed within one time limit.
     pub async fn ask(&mut self) -> Answer {
         if let (Some(address), true) = (&self.nbd, self.clients.is_empty()) {
             return match answering::check(address, self.session.timeout).await {
@@ -71,13 +75,14 @@ impl Asker {
             Some(client) => ask_at(client, self.is_node).await,
             None => return Answer::None(NodeState::Unreachable, "no address is known".to_owned()),
         };
-        if !matches!(first, Answer::None(..)) || self.clients.len() == 1 {
+        let answered_before = std::mem::replace(&mut self.answered, !matches!(first, Answer::None(..)));
+        if answered_before || self.answered || self.clients.len() == 1 {
             return first;
         }
         let answers = join_all(self.clients.iter().map(|client| ask_at(client, self.is_node))).await;
         match answers.into_iter().enumerate().find(|(_, answer)| !matches!(answer, Answer::None(..))) {
             Some((index, answer)) => {
-                self.last = index;
+                (self.last, self.answered) = (index, true);
                 answer
             }
             None => first,
@@ -125,8 +130,9 @@ impl WatchedMachine {
         self.answer.as_ref()?.lends.as_ref()?.read_bytes_per_s
     }
 
-    /// Notes an answer.
-    pub fn note(&mut self, answer: Answer) {
+    /// Notes an answer. Returns whether its state is another than before.
+    pub fn note(&mut self, answer: Answer) -> bool {
+        let before = self.answer.as_ref().map(|machine| machine.state);
         let (mut state, mut problem, mut lends) = (NodeState::Ok, None, None);
         let mut name = self.target.name.clone();
         match answer {
@@ -159,6 +165,7 @@ impl WatchedMachine {
             role: if self.target.is_node { "node" } else { "agent" },
             state,
         });
+        before.is_some_and(|before| before != state)
     }
 
     fn lends(&mut self, status: Status) -> Lends {

@@ -3,7 +3,7 @@
 //! [`targets`] finds the machines, [`machine`], [`drive`] and [`log_end`] ask each thing that is watched, at its own pace, so
 //! that one that hangs does not hold up the others; [`records`] reads what lies beside a drive, and [`link`] puts what nodes send
 //! beside what was measured. [`board`] keeps what they found, [`judge`] puts it into one sentence.
-//! [`page`] serves the page, [`show`] writes it for a terminal.
+//! [`page`] serves the page, [`show`] writes it as text, and [`terminal`] draws it in the terminal.
 
 mod board;
 mod drive;
@@ -16,6 +16,7 @@ mod rate;
 mod records;
 mod show;
 mod targets;
+mod terminal;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,6 +36,17 @@ use crate::ui::Ui;
 
 /// Where the page is, unless told otherwise.
 const ADDRESS: &str = "127.0.0.1:10814";
+/// Seconds between two questions to a machine, unless told otherwise.
+const EVERY_S: u64 = 1;
+/// Seconds without an answer after which a machine counts as silent, unless told otherwise.
+const TIMEOUT_S: u64 = 1;
+/// A drive is asked in several steps, each of which may take as long at least: one slow answer is no loss of redundancy. With
+/// --once, nothing corrects a false alarm.
+const PATIENT_TIMEOUT_S: u64 = 3;
+/// A machine that is killed just after it answered is shown so within this time.
+const SHOWN_WITHIN_S: u64 = 2;
+// The machine is asked again, and does not answer. What that changes is drawn at once: see `Board::changed`.
+const _: () = assert!(EVERY_S + TIMEOUT_S <= SHOWN_WITHIN_S);
 
 /// The options of `watch`.
 #[derive(Debug, clap::Args)]
@@ -44,8 +56,8 @@ const ADDRESS: &str = "127.0.0.1:10814";
 custody logs. It only asks, and changes nothing.
 
 The page is at an address of this machine that it prints; the secret in it opens the page. The page is in this program, \
-and follows the room until you stop the command. With --terminal, the same is drawn in the terminal; with --once, printed \
-once.
+and follows the room until you stop the command. With --terminal, the same is drawn in the terminal: arrows scroll, Tab goes \
+to the next part, q ends it. With --once, it is printed once.
 
 Machines are those of the room, if this machine has its key; those that lend to the drives; and those named with --nodes.
 
@@ -88,18 +100,20 @@ pub struct Args {
     once: bool,
 
     /// Seconds between two questions to a machine
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = EVERY_S, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 
-    /// Seconds without an answer after which a machine counts as silent
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    /// Seconds without an answer after which a machine counts as silent [default: 1, and 3 with --once]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: Option<u64>,
 }
 
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let every = Duration::from_secs(args.every);
-    let session = desk.session(Duration::from_secs(args.timeout));
+    let timeout_s = args.timeout.unwrap_or(if args.once { PATIENT_TIMEOUT_S } else { TIMEOUT_S });
+    let session = desk.session(Duration::from_secs(timeout_s));
+    let patient = desk.session(Duration::from_secs(timeout_s.max(PATIENT_TIMEOUT_S)));
     let measured = Measured::read(&args.probed)?;
     let logs = log_end::logs(&args.custody, &args.drives)?;
     let wanted = targets::Wanted::of(&args.nodes, &args.drives, &desk.credentials)?;
@@ -108,18 +122,19 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
             "there is nothing to watch: this machine has no room; name drives, or nodes with --nodes",
         ));
     }
-    let board = Arc::new(Board::new((args.drives, logs), measured, &desk.custodian, session));
+    let board = Arc::new(Board::new((args.drives, logs), measured, &desk.custodian, (session, patient)));
     if args.once {
         board.ask_once(&wanted).await?;
         let picture = board.picture();
-        ui.answer(show::text(&picture, usize::MAX), &picture);
+        ui.answer(show::text(&picture), &picture);
         return verdict(&picture);
     }
     let mut stop = Stop::catch()?;
     let asking = Board::keep_asking(&board, wanted, every);
     let shown = async {
         match args.terminal {
-            true => draw(&board, every, ui).await,
+            true if ui.draws() => terminal::run(&board, every, ui.colours()).await,
+            true => print(&board, every, ui).await,
             false => page::serve(args.listen, &board, (every, desk), ui).await,
         }
     };
@@ -130,18 +145,14 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     }
 }
 
-/// Draws the picture again and again.
-async fn draw(board: &Board, every: Duration, ui: Ui) -> Result<()> {
+/// Prints the picture again and again, where nothing can be drawn.
+async fn print(board: &Board, every: Duration, ui: Ui) -> Result<()> {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let picture = board.picture();
-        if ui.is_json() {
-            ui.event("", &picture);
-        } else {
-            ui.say_styled(show::frame(&picture, ui.colours()));
-        }
+        ui.event(format_args!("{}\n", show::text(&picture)), &picture);
     }
 }
 

@@ -67,7 +67,10 @@ pub async fn serve(address: SocketAddr, board: &Board, (every, desk): (Duration,
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = board.changed() => {}
+            }
             if let Ok(text) = serde_json::to_string(&board.picture()) {
                 send.send_replace(Arc::from(visible::json(&text)));
             }

@@ -1,123 +1,98 @@
-//! The picture as text: for `--once`, and for the terminal view, which draws it again and again.
+//! The picture as text: for `--once`, and again and again where no terminal can be drawn on. The terminal view has the same words.
 
 use std::fmt::Write as _;
 
+use cheetah_custody::LastRecord;
 use cheetah_device::Size;
-use cheetah_device::visible::{OneLine, Visible};
+use cheetah_device::visible::OneLine;
 use cheetah_drive::file::NodeSync;
-use cheetah_drive::status::{Content, DriveStatus, NodeState};
-use cheetah_kit::clock::now_ms;
+use cheetah_drive::status::{Content, DriveStatus, NodeState, NodeStatus};
 
 use super::judge::missing;
-use crate::answers::watch::{
-    CapacityMethod, Health, Job, JobKind, Link, LogEnd, Machine, Picture, Verification, WatchedDrive,
-};
+use crate::answers::watch::{CapacityMethod, Job, JobKind, Link, LogEnd, Machine, Picture, Verification, WatchedDrive};
 use crate::commands::compared::wrapped;
 use crate::ui::table::table;
 
-/// The machines that fit on a terminal; those that do not answer come first.
-const MACHINES_DRAWN: usize = 20;
 /// Characters of a link's bar.
 const LINK_CELLS: u64 = 20;
-/// Puts the cursor into the first column of the first line.
-const HOME: &str = "\u{1b}[H";
-/// Clears the rest of the line, and the rest of the screen.
-const CLEAR_LINE: &str = "\u{1b}[K\n";
-const CLEAR_REST: &str = "\u{1b}[J";
+/// The letters of a drive's chart.
+const LETTERS: &str = "rvzuxl?se.";
 
-/// What the letters of a drive's picture mean.
-const LEGEND: &str =
-    "█ read  ✓ verified  0 zeros  ░ unread  X unreadable  L lost  ? not known  S lacks writes  - no image  · elsewhere";
-
-/// The picture, drawn over the one before.
-pub fn frame(picture: &Picture, colours: bool) -> String {
-    let text = Visible(text(picture, MACHINES_DRAWN)).to_string();
-    if !colours {
-        return text + "\n";
-    }
-    let colour = match picture.state {
-        Health::Good => "32",
-        Health::Attention => "33",
-        Health::Bad => "31",
-    };
-    let lines: Vec<_> = text.lines().collect();
-    // The sentence ends at the first empty line.
-    let sentence = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len());
-    let mut drawn = HOME.to_owned();
-    for (index, line) in lines.iter().enumerate() {
-        match index < sentence {
-            true => drawn.push_str(&format!("\u{1b}[1;{colour}m{line}\u{1b}[0m")),
-            false => drawn.push_str(line),
-        }
-        drawn.push_str(CLEAR_LINE);
-    }
-    drawn + CLEAR_REST
-}
-
-/// The picture with at most `machines_max` machines.
-pub fn text(picture: &Picture, machines_max: usize) -> String {
+/// The picture.
+pub fn text(picture: &Picture) -> String {
     let mut text = wrapped(&picture.sentence, 0);
-    let totals = &picture.totals;
-    let room = picture.room.as_ref().map(|room| format!("room {room}: ")).unwrap_or_default();
-    let _ = write!(
-        text,
-        "\n\n{room}{} of {} machines answer; {} lent, {} used, {} free\n",
-        totals.answering,
-        totals.machines,
-        Size(totals.lent_bytes),
-        Size(totals.used_bytes),
-        Size(totals.free_bytes)
-    );
+    let _ = write!(text, "\n\n{}\n", totals(picture));
     if !picture.machines.is_empty() {
-        text.push_str(&machines(&picture.machines, machines_max));
+        text.push_str(&machines(&picture.machines, picture.at_ms));
     }
-    text.push_str(&links(&picture.links, machines_max));
+    text.push_str(&links(&picture.links));
     picture.drives.iter().for_each(|drive| text.push_str(&describe_drive(drive)));
     if picture.drives.iter().any(|drive| !drive.chart.is_empty()) {
-        let _ = writeln!(text, "\n{}", wrapped(LEGEND, 2));
+        let legend: Vec<_> = LETTERS.chars().map(|letter| format!("{} {}", glyph(letter), meaning(letter))).collect();
+        let _ = writeln!(text, "\n{}", wrapped(&legend.join(", "), 2));
     }
-    picture.jobs.iter().for_each(|job| text.push_str(&describe_job(job)));
+    picture.jobs.iter().for_each(|job| text.push_str(&format!("\n{}\n", wrapped(&describe_job(job), 0))));
     picture.custody.iter().for_each(|log| text.push_str(&describe_log(log)));
     text.trim_end().to_owned()
 }
 
-fn machines(all: &[Machine], most: usize) -> String {
+/// The sums over the machines that answer.
+pub fn totals(picture: &Picture) -> String {
+    let totals = &picture.totals;
+    let room = picture.room.as_ref().map(|room| format!("room {}: ", OneLine(room))).unwrap_or_default();
+    let (lent, used, free) = (Size(totals.lent_bytes), Size(totals.used_bytes), Size(totals.free_bytes));
+    let (answering, machines) = (totals.answering, totals.machines);
+    format!("{room}{answering} of {machines} machines answer; {lent} lent, {used} used, {free} free")
+}
+
+fn machines(all: &[Machine], now_ms: u64) -> String {
     let mut rows = table(&["machine", "state", ">lent", ">used", ">free", ">read/s", "memory"]);
-    for machine in all.iter().take(most) {
+    for machine in all {
         let lends = machine.lends.as_ref();
-        let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| Size(bytes).to_string());
-        let memory = match lends {
-            None => seen(machine.last_seen_ms),
-            Some(lends) if !lends.locked => "NOT LOCKED".to_owned(),
-            Some(lends) if lends.boot_image => "locked, boot image".to_owned(),
-            Some(_) => "locked".to_owned(),
-        };
         rows.add_row([
             OneLine(&machine.name).to_string(),
-            state_of(machine),
+            state_of(machine).to_owned(),
             size(lends.map(|lends| lends.lent_bytes)),
             size(lends.map(|lends| lends.used_bytes)),
             size(lends.map(|lends| lends.free_bytes)),
             size(lends.and_then(|lends| lends.read_bytes_per_s)),
-            memory,
+            memory_of(machine, now_ms),
         ]);
     }
-    let more = all.len().saturating_sub(most);
-    let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-    let problems = all.iter().take(most).filter_map(|machine| machine.problem.as_deref());
+    let problems = all.iter().filter_map(|machine| machine.problem.as_deref());
     let problems: String = problems.map(|problem| format!("\n{}", wrapped(&OneLine(problem).to_string(), 1))).collect();
-    format!("{rows}{rest}{problems}\n")
+    format!("{rows}{problems}\n")
 }
 
-/// The links that carried something, or whose capacity was measured.
-fn links(all: &[Link], most: usize) -> String {
-    let is_shown = |link: &&Link| link.capacity.is_some() || link.most.is_some();
-    let lines = all.iter().filter(is_shown).take(most).map(|link| format!("{}\n", wrapped(&describe_link(link), 2)));
+/// Bytes, if they are known.
+pub fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| Size(bytes).to_string())
+}
+
+/// How the memory of a machine is lent; of one that does not answer, when it was seen.
+pub fn memory_of(machine: &Machine, now_ms: u64) -> String {
+    match (&machine.lends, machine.last_seen_ms) {
+        (None, None) => "not seen".to_owned(),
+        (None, Some(at_ms)) => format!("seen {} s ago", now_ms.saturating_sub(at_ms) / 1000),
+        (Some(lends), _) if !lends.locked => "NOT LOCKED".to_owned(),
+        (Some(lends), _) if lends.boot_image => "locked, boot image".to_owned(),
+        (Some(_), _) => "locked".to_owned(),
+    }
+}
+
+fn links(all: &[Link]) -> String {
+    let lines = all.iter().filter(|link| is_drawn(link)).map(|link| format!("{}\n", wrapped(&describe_link(link), 2)));
     let lines: String = lines.collect();
     if lines.is_empty() { lines } else { format!("\nlinks, by what clients read from the nodes:\n{lines}") }
 }
 
-fn describe_link(link: &Link) -> String {
+/// Whether a link carried something, or its capacity was measured.
+pub const fn is_drawn(link: &Link) -> bool {
+    link.capacity.is_some() || link.most.is_some()
+}
+
+/// What a link carries, beside its capacity.
+pub fn describe_link(link: &Link) -> String {
     let host = OneLine(&link.host);
     let rate = link.read_bytes_per_s.map_or_else(|| "rate not known".to_owned(), |rate| format!("{}/s", Size(rate)));
     let most = link.most.map(|most| format!("; most so far {}/s", Size(most.bytes_per_s))).unwrap_or_default();
@@ -142,7 +117,8 @@ fn share(rate: u64, capacity: u64, cells: u64) -> u64 {
     u64::try_from(filled).unwrap_or(cells).min(cells)
 }
 
-fn state_of(machine: &Machine) -> String {
+/// The state of a machine; capitals are for what needs a look.
+pub fn state_of(machine: &Machine) -> &'static str {
     match (machine.state, &machine.lends) {
         (NodeState::Ok | NodeState::Foreign, Some(lends)) if lends.draining => "LEAVING",
         (NodeState::Ok | NodeState::Foreign, Some(lends)) if !lends.dropped.is_empty() => "DROPPED PARTS",
@@ -154,14 +130,6 @@ fn state_of(machine: &Machine) -> String {
         (NodeState::Restarted, _) => "RESTARTED",
         (NodeState::Lost, _) => "NO NODE",
     }
-    .to_owned()
-}
-
-fn seen(at_ms: Option<u64>) -> String {
-    match at_ms {
-        None => "not seen".to_owned(),
-        Some(at) => format!("seen {} s ago", now_ms().saturating_sub(at) / 1000),
-    }
 }
 
 fn describe_drive(drive: &WatchedDrive) -> String {
@@ -169,32 +137,43 @@ fn describe_drive(drive: &WatchedDrive) -> String {
         return format!("\n{}\n", wrapped(drive.problem.as_deref().unwrap_or(&drive.file), 0));
     };
     let mut text = format!("\n{}\n", wrapped(&headline(status), 0));
-    if let Some(covered) = &status.covered {
-        let figures = format!(
-            "read {}, unread {}, unreadable {}",
-            Size(covered.read_bytes),
-            Size(covered.unread_bytes),
-            Size(covered.unreadable_bytes)
-        );
-        text.push_str(&format!("  {figures}\n"));
-    }
-    text.extend(drive.verification.iter().map(|found| format!("{}\n", wrapped(&describe_verification(found), 2))));
+    text.extend(figures(drive).iter().map(|line| format!("{}\n", wrapped(line, 2))));
     for (row, node) in drive.chart.iter().zip(&status.nodes) {
         let cells: String = row.cells.chars().map(glyph).collect();
-        let state = match (node.state, node.sync) {
-            (NodeState::Ok | NodeState::Foreign, Some(NodeSync::Stale)) => "stale",
-            (NodeState::Ok | NodeState::Foreign, Some(NodeSync::Syncing)) => "syncing",
-            (state, _) => state.fact().map_or("", cheetah_error::Fact::name),
-        };
-        text.push_str(format!("  {} {state}", OneLine(&row.node)).trim_end());
+        text.push_str(format!("  {} {}", OneLine(&row.node), state_of_part(node)).trim_end());
         text.push_str(&format!("\n    {cells}\n"));
     }
-    let writer = status.nodes.iter().find_map(|node| node.writer.as_deref());
-    let writer = writer.map(|writer| format!("{}\n", wrapped(&format!("written by {}", OneLine(writer)), 2)));
     let problems = status.nodes.iter().filter_map(|node| node.problem.as_deref());
     let problems = problems.map(|problem| format!("{}\n", wrapped(&OneLine(problem).to_string(), 2)));
-    text.extend(writer.into_iter().chain(problems));
+    text.extend(writer(status).map(|writer| format!("{}\n", wrapped(&writer, 2))).into_iter().chain(problems));
     text
+}
+
+/// What was read of a drive's image, when it was verified, and where it was wiped.
+pub fn figures(drive: &WatchedDrive) -> Vec<String> {
+    let covered = drive.status.as_ref().and_then(|status| status.covered.as_ref()).map(|covered| {
+        let (read, unread) = (Size(covered.read_bytes), Size(covered.unread_bytes));
+        format!("read {read}, unread {unread}, unreadable {}", Size(covered.unreadable_bytes))
+    });
+    let verified = drive.verification.as_ref().map(describe_verification);
+    let wiped = (!drive.wiped.is_empty()).then(|| format!("wiped at {}", OneLine(drive.wiped.join(", "))));
+    covered.into_iter().chain(verified).chain(wiped).collect()
+}
+
+/// The process that writes a drive, if there is one.
+pub fn writer(status: &DriveStatus) -> Option<String> {
+    let writer = status.nodes.iter().find_map(|node| node.writer.as_deref());
+    writer.map(|writer| format!("written by {}", OneLine(writer)))
+}
+
+/// The state of a node's part of a drive; empty if it is well.
+pub const fn state_of_part(node: &NodeStatus) -> &'static str {
+    match (node.state.fact(), node.sync) {
+        (Some(fact), _) => fact.name(),
+        (None, Some(NodeSync::Stale)) => "stale",
+        (None, Some(NodeSync::Syncing)) => "syncing",
+        (None, None) => "",
+    }
 }
 
 fn describe_verification(found: &Verification) -> String {
@@ -207,7 +186,8 @@ fn describe_verification(found: &Verification) -> String {
     }
 }
 
-fn headline(status: &DriveStatus) -> String {
+/// A drive in one line: its size, its layout, and what is left of it.
+pub fn headline(status: &DriveStatus) -> String {
     let content = match (status.content, status.survives_losses) {
         _ if status.diverged.is_some() => "NOT READABLE: two writers".to_owned(),
         (Content::Lost, _) => "PARTS LOST".to_owned(),
@@ -227,7 +207,8 @@ fn headline(status: &DriveStatus) -> String {
     format!("{}: {}, {}{sealed}; {content}", status.name, Size(status.size_bytes), status.layout)
 }
 
-const fn glyph(cell: char) -> char {
+/// The sign for a letter of a drive's chart.
+pub const fn glyph(cell: char) -> char {
     match cell {
         '.' => '·',
         'r' => '█',
@@ -242,7 +223,24 @@ const fn glyph(cell: char) -> char {
     }
 }
 
-fn describe_job(job: &Job) -> String {
+/// What a letter of a drive's chart means.
+pub const fn meaning(cell: char) -> &'static str {
+    match cell {
+        '.' => "elsewhere",
+        'r' => "read",
+        'v' => "verified",
+        'z' => "zeros",
+        'u' => "unread",
+        'x' => "unreadable",
+        'l' => "lost",
+        's' => "lacks writes",
+        'e' => "no image",
+        _ => "not known",
+    }
+}
+
+/// Work in progress, in one sentence.
+pub fn describe_job(job: &Job) -> String {
     let kind = match job.kind {
         JobKind::Fill => "is being filled",
         JobKind::Load => "is being loaded",
@@ -256,22 +254,25 @@ fn describe_job(job: &Job) -> String {
     let left = job.left_s.map(|left| format!(", {} min left", left.div_ceil(60))).unwrap_or_default();
     let bad = match job.unreadable_ranges {
         0 => String::new(),
+        1 => format!(", {} unreadable in 1 range", Size(job.unreadable_bytes)),
         ranges => format!(", {} unreadable in {ranges} ranges", Size(job.unreadable_bytes)),
     };
     let by = match &job.writer {
         Some(writer) => format!("by {}", OneLine(writer)),
         None => "NO PROCESS does it".to_owned(),
     };
-    format!("\n{}\n", wrapped(&format!("{} {kind}: {done}{rate}{left}{bad}; {by}", job.drive), 0))
+    format!("{} {kind}: {done}{rate}{left}{bad}; {by}", job.drive)
 }
 
 fn describe_log(log: &LogEnd) -> String {
     let mut text = format!("\n{}\n", wrapped(&format!("custody log {}", OneLine(&log.log)), 0));
-    log.problems.iter().for_each(|problem| text.push_str(&format!("{}\n", wrapped(&format!("PROBLEM: {problem}"), 2))));
-    for record in &log.records {
-        let said = record.text.as_deref().map(|said| format!(": {}", OneLine(said))).unwrap_or_default();
-        let line = format!("{} {} {}{said}", record.seq, OneLine(&record.time), OneLine(&record.event));
-        text.push_str(&format!("{}\n", wrapped(&line, 2)));
-    }
+    text.extend(log.problems.iter().map(|problem| format!("{}\n", wrapped(&format!("PROBLEM: {problem}"), 2))));
+    text.extend(log.records.iter().map(|record| format!("{}\n", wrapped(&describe_record(record), 2))));
     text
+}
+
+/// A record of a custody log in one line.
+pub fn describe_record(record: &LastRecord) -> String {
+    let said = record.text.as_deref().map(|said| format!(": {}", OneLine(said))).unwrap_or_default();
+    format!("{} {} {}{said}", record.seq, OneLine(&record.time), OneLine(&record.event))
 }
