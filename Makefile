@@ -10,7 +10,7 @@ PREFIX       ?= /usr/local
 DESTDIR      ?=
 BINARY       ?= target/static/cheetah
 TARGET       ?=
-WHEEL        ?= $(firstword $(wildcard target/wheels/*.whl))
+WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
@@ -87,11 +87,15 @@ wheel: $(BINARY) ## build one wheel of the Python package and the static binary:
 	@scripts/install-deps --build --python
 	@packaging/wheel $(BINARY)
 
-deb: $(BINARY) ## pack the static binary and what belongs to it for Debian: target/packages
-	@packaging/deb $(BINARY)
+# Names the wheel, and the environment of triage and bench that packages have, for the shell: $wheel and $environment.
+NAME_WHEEL = wheel="$(if $(WHEEL),$(WHEEL),$$(packaging/wheel $(BINARY)))"
+NAME_ENVIRONMENT = $(if $(WITHOUT_PYTHON),environment=,$(NAME_WHEEL) && environment="$$(packaging/vendor "$$wheel" target/packages/environment)")
 
-rpm: $(BINARY) ## pack the static binary and what belongs to it for Fedora and its kin: target/packages (needs rpmbuild)
-	@packaging/rpm $(BINARY)
+deb: $(BINARY) ## pack all of it for Debian: target/packages (WITHOUT_PYTHON=1: without triage and bench)
+	@$(NAME_ENVIRONMENT) && packaging/deb $(BINARY) $$environment
+
+rpm: $(BINARY) ## pack all of it for Fedora and its kin: target/packages (needs rpmbuild; WITHOUT_PYTHON=1: as for deb)
+	@$(NAME_ENVIRONMENT) && packaging/rpm $(BINARY) $$environment
 
 oci: $(BINARY) ## pack the static binary as an image for containers, without a daemon: target/packages
 	@packaging/oci $(BINARY)
@@ -101,7 +105,7 @@ sbom: $(BINARY) ## write the bill of materials of the static binary (CycloneDX):
 	@echo target/packages/cheetah-forensics.cdx.json
 
 release: ## build and check all that is published: target/release-VERSION
-	@scripts/install-deps --build --python
+	@scripts/install-deps --build --python --release
 	@packaging/release
 
 site: ## build the documentation as a site: target/site
@@ -111,7 +115,7 @@ site: ## build the documentation as a site: target/site
 
 install: $(BINARY) ## install all of it below PREFIX (/usr/local): make static wheel && sudo make install (WITHOUT_PYTHON=1: without triage and bench)
 	@packaging/tree $(BINARY) $(PREFIX) $(DESTDIR)
-	@[[ -n "$(WITHOUT_PYTHON)" ]] || packaging/python "$(if $(WHEEL),$(WHEEL),$$(packaging/wheel $(BINARY)))" $(PREFIX) $(DESTDIR)
+	@[[ -n "$(WITHOUT_PYTHON)" ]] || { $(NAME_WHEEL) && packaging/python "$$wheel" $(PREFIX) $(DESTDIR); }
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build

@@ -1,4 +1,5 @@
-"""The crates that the binary is linked with, as cargo knows them: for the licences and the bill of materials."""
+"""The crates that the binary and the Python extension are linked with, as cargo knows them: for the licences and the bill of
+materials."""
 
 import json
 import subprocess
@@ -6,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = "cheetah"
+# The crates of the binary and of the Python extension.
+PROGRAM, EXTENSION = "cheetah", "cheetah-python"
 
 
 def metadata() -> dict[str, Any]:
@@ -34,17 +36,17 @@ def needs(known: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def program(known: dict[str, Any]) -> dict[str, Any]:
-    """The crate of the program."""
-    [found] = [package for package in known["packages"] if package["name"] == PROGRAM and not package["source"]]
+def own(known: dict[str, Any], name: str) -> dict[str, Any]:
+    """One of the project's crates."""
+    [found] = [package for package in known["packages"] if package["name"] == name and not package["source"]]
     return dict(found)
 
 
-def linked(known: dict[str, Any]) -> set[str]:
-    """The ids of the crates that the program is linked with."""
+def linked(known: dict[str, Any], *names: str) -> set[str]:
+    """The ids of the project's crates of these names, and of those that they are linked with."""
     of_each = needs(known)
     found: set[str] = set()
-    waiting = [program(known)["id"]]
+    waiting = [own(known, name)["id"] for name in names]
     while waiting:
         crate = waiting.pop()
         if crate not in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -28,12 +28,12 @@ def stripped(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pack(stripped: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a package of the binary, with settings of the script; returns its path."""
+    """Makes a package of the binary and other files, with settings of the script; returns its path."""
 
-    def made(kind: str, **settings: str) -> Path:
+    def made(kind: str, *files: Path, **settings: str) -> Path:
         out = tmp_path_factory.mktemp("packages")
         env = os.environ | settings | {"OUT": str(out)}
-        return Path(run(ROOT / "packaging" / kind, stripped, timeout_s=BUILD_S, env=env).strip())
+        return Path(run(ROOT / "packaging" / kind, stripped, *files, timeout_s=BUILD_S, env=env).strip())
 
     return made
 
@@ -64,3 +64,24 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
             run(program("umount"), root)
     finally:
         run(program("umount"), changes)
+
+
+@pytest.fixture
+def inside() -> Callable[..., str]:
+    """Runs a script in a system, as its user root; returns its output. It is a machine of its own, without a network unless it is
+    given this one's: its ports are free, and what it starts ends with it. Folders of this machine appear at other places there."""
+
+    def ran(system: Path, script: str, *, network: bool = False, lent: Mapping[str | Path, str] | None = None) -> str:
+        steps = ["mount --bind /dev $0/dev", "mount -t proc proc $0/proc"]
+        for folder, place in (lent or {}).items():
+            (system / place).mkdir(parents=True, exist_ok=True)
+            steps.append(f"mount --bind {folder} $0/{place}")
+        own = [program("unshare"), "--mount", "--pid", "--fork", "--kill-child"]
+        if not network:
+            own.append("--net")
+            steps.append(f"{program('ip')} link set lo up")
+        env = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
+        steps.append('exec chroot $0 sh -ec "$1"')
+        return run(*own, "sh", "-ec", "; ".join(steps), system, script, env=env, timeout_s=BUILD_S)
+
+    return ran

@@ -86,22 +86,24 @@ kill $node; wait $node
 """
 
 
-def test_three_commands_lead_from_the_package_for_debian_to_a_mounted_drive(deb: Path, system: Path) -> None:
+def test_three_commands_lead_from_the_package_for_debian_to_a_mounted_drive(
+    deb: Path, system: Path, inside: Callable[..., str]
+) -> None:
     if not os.path.exists("/dev/fuse"):
         pytest.skip("needs FUSE")
     run(program("dpkg"), f"--root={system}", "--install", deb)
     (system / "var/tmp/disk.raw").write_bytes(os.urandom(3 << 20))
-    # A machine of its own: its ports are free, and what it starts ends with it.
-    inside = f'{program("ip")} link set lo up; mount --bind /dev $0/dev; mount -t proc proc $0/proc; exec chroot $0 sh -ec "$1"'
-    own = (program("unshare"), "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-ec", inside)
-    run(*own, system, FIRST_HOUR, env={"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    inside(system, FIRST_HOUR)
 
 
-def test_the_package_for_fedora_is_whole_and_has_the_same_files(
-    stripped: Path, pack: Callable[..., Path], tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def rpm(pack: Callable[..., Path]) -> Path:
+    """The package for Fedora, compressed quickly."""
     program("rpmbuild")
-    rpm = pack("rpm", PAYLOAD="w1.gzdio")
+    return pack("rpm", PAYLOAD="w1.gzdio")
+
+
+def test_the_package_for_fedora_is_whole_and_has_the_same_files(rpm: Path, stripped: Path, tmp_path: Path) -> None:
     assert "digests OK" in run(program("rpm"), "--dbpath", tmp_path, "-K", rpm)
     listed = run(program("rpm"), "--dbpath", tmp_path, "-qlp", rpm).splitlines()
     assert {f"/{name}" for name in FILES} | {"/usr/share/zsh/site-functions/_cheetah"} <= set(listed)
@@ -109,6 +111,20 @@ def test_the_package_for_fedora_is_whole_and_has_the_same_files(
     archive.write_bytes(subprocess.run([program("rpm2cpio"), rpm], capture_output=True, check=True).stdout)
     run(program("cpio"), "--quiet", "-i", "-d", "-I", archive, cwd=tmp_path)
     assert (tmp_path / "usr/bin/cheetah").read_bytes() == stripped.read_bytes()
+
+
+def test_the_package_for_fedora_is_installed_used_and_erased(rpm: Path, system: Path) -> None:
+    # A database of packages that knows of no others.
+    at = (program("rpm"), "--root", system, "--dbpath", "/var/tmp/rpm")
+    force = ("--force-debian",) if "--force-debian" in run(program("rpm"), "--help") else ()
+    run(*at, "--nodeps", *force, "--install", rpm)
+    assert {name for name in FILES if not (system / name).is_file()} == set()
+    chroot = (program("chroot"), system)
+    assert run(*chroot, "cheetah", "--version").startswith("cheetah ")
+    assert "cheetah mount" in run(*chroot, "cheetah", "mount", "--help")
+    assert run(*at, "--verify", "--nodeps", NAME) == ""
+    run(*at, *force, "--erase", NAME)
+    assert {name for name in FILES if (system / name).exists()} == set()
 
 
 def test_the_packages_have_the_licences_of_what_is_linked() -> None:

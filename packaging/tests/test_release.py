@@ -16,27 +16,71 @@ from typing import Any
 import pytest
 from conftest import PATIENCE_S, ROOT, program, run
 
+NUMPY = "numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl"
+
 
 @pytest.fixture(scope="module")
-def bill(stripped: Path) -> dict[str, Any]:
-    return dict(json.loads(run(ROOT / "packaging/sbom", stripped)))
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the bill and the licences read of an environment that packaging/vendor makes."""
+    made = tmp_path_factory.mktemp("environment")
+    (made / "wheels.sha256").write_text(f"{'5' * 64}  {NUMPY}\n")
+    numpy = made / "lib/python3.11/site-packages/numpy-2.4.6.dist-info"
+    for folder in (numpy / "licenses", numpy / "sboms", made / "lib/shared/cheetah_forensics-0.1.0.dist-info"):
+        folder.mkdir(parents=True)
+    about = "Metadata-Version: 2.4\nName: numpy\nVersion: 2.4.6\nSummary: Arrays\nLicense-Expression: BSD-3-Clause\n"
+    (numpy / "METADATA").write_text(f"{about}Project-URL: source, https://numpy.example/source\n")
+    (numpy / "licenses/LICENSE.txt").write_text("Copyright (c) the developers of arrays")
+    purl = "pkg:cargo/inner@1.0.0?download_url=file:///home/builder"
+    inner: dict[str, Any] = {"type": "library", "bom-ref": "x", "name": "inner", "version": "1.0.0", "purl": purl}
+    inner["licenses"] = [{"expression": "MIT"}]
+    (numpy / "sboms/numpy.cdx.json").write_text(json.dumps({"components": [inner]}))
+    own = "Metadata-Version: 2.4\nName: cheetah-forensics\nVersion: 0.1.0\nSummary: Drives\nLicense-Expression: Apache-2.0\n"
+    (made / "lib/shared/cheetah_forensics-0.1.0.dist-info/METADATA").write_text(f"{own}Requires-Dist: numpy\n")
+    return made
+
+
+@pytest.fixture(scope="module", params=["the binary", "the binary and Python packages"])
+def bill(request: pytest.FixtureRequest, stripped: Path, environment: Path) -> dict[str, Any]:
+    words = [environment] if "packages" in request.param else []
+    return dict(json.loads(run(ROOT / "packaging/sbom", stripped, *words)))
 
 
 def test_the_bill_of_materials_names_each_crate_of_the_binary_and_no_tool_of_the_tests(
     bill: dict[str, Any], stripped: Path
 ) -> None:
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    names = {component["name"] for component in bill["components"]}
+    crates = [component for component in bill["components"] if component["purl"].startswith("pkg:cargo/")]
+    names = {component["name"] for component in crates}
     assert {"tokio", "zstd-sys", "cheetah-drive", "axum"} <= names and not names & {"proptest", "insta", "cc"}
     # The licences are made of the same list.
-    listed = set(re.findall(r"(?m)^(\S+) \d+\.\S+: ", run(ROOT / "packaging/licences")))
+    words = ["--extension"] if "cheetah-python" in names else []
+    listed = set(re.findall(r"(?m)^(\S+) \d+\.\S+: ", run(ROOT / "packaging/licences", *words)))
     assert {name for name in names if not name.startswith("cheetah-")} == listed
-    for component in bill["components"]:
+    for component in crates:
         assert component["licenses"], component
         own = component["name"].startswith("cheetah-")
         assert own or re.fullmatch(r"[0-9a-f]{64}", component["hashes"][0]["content"]), component
     main = bill["metadata"]["component"]
     assert main["hashes"][0]["content"] == hashlib.sha256(stripped.read_bytes()).hexdigest()
+
+
+def test_the_bill_of_materials_and_the_licences_name_the_python_packages_of_an_environment(
+    stripped: Path, environment: Path
+) -> None:
+    bill = json.loads(run(ROOT / "packaging/sbom", stripped, environment))
+    components = {component["bom-ref"]: component for component in bill["components"]}
+    needs = {entry["ref"]: entry["dependsOn"] for entry in bill["dependencies"]}
+    numpy = components[f"pkg:pypi/numpy@2.4.6?file_name={NUMPY}"]
+    assert numpy["hashes"] == [{"alg": "SHA-256", "content": "5" * 64}]
+    assert numpy["licenses"] == [{"expression": "BSD-3-Clause"}] and numpy["scope"] == "optional"
+    assert [(part["name"], part["purl"]) for part in numpy["components"]] == [("inner", "pkg:cargo/inner@1.0.0")]
+    [own] = [name for name in components if name.startswith("pkg:pypi/cheetah-forensics@")]
+    assert own in needs[bill["metadata"]["component"]["bom-ref"]]
+    assert numpy["bom-ref"] in needs[own] and any(name.startswith("pkg:cargo/cheetah-python@") for name in needs[own])
+
+    licences = run(ROOT / "packaging/licences", environment)
+    assert "\nnumpy 2.4.6: BSD-3-Clause; https://numpy.example/source\n  with inner 1.0.0: MIT\n" in licences
+    assert "Copyright (c) the developers of arrays" in licences and re.search(r"(?m)^pyo3 \d", licences)
 
 
 def test_each_reference_in_the_bill_of_materials_leads_to_a_component(bill: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The wheel in a clean environment, and what `make install` makes of it: every verb works."""
+"""The wheel in a clean environment, and what `make install` and the packages make of it: every verb works."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,49 @@ def test_make_install_gives_every_verb_also_in_another_place(wheel: Path, stripp
     }
     if man := shutil.which("man"):
         assert "cheetah-triage.1" in run(man, "-M", prefix / "share/man", "-w", "cheetah-triage")
+
+
+def pinned(path: str) -> dict[str, str]:
+    """The versions in a list of packages."""
+    return dict(re.findall(r"(?m)^([\w-]+)==(\S+)", (ROOT / path).read_text()))
+
+
+def test_packages_for_systems_have_all_that_the_wheel_needs_in_the_versions_that_are_tested() -> None:
+    project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
+    needed, waiting = set[str](), list(project["dependencies"])
+    while waiting:
+        name = re.split(r"[^\w.-]", waiting.pop())[0].lower()
+        if name not in needed:
+            needed.add(name)
+            waiting += [line for line in requires(name) or [] if "extra ==" not in line]
+    listed = pinned("packaging/vendored.txt")
+    assert set(listed) == needed
+    tested = pinned("python/requirements-test.txt")
+    assert {name: listed[name] for name in listed if name in tested} == {
+        name: tested[name] for name in listed if name in tested
+    }
+
+
+def test_the_package_for_debian_has_the_verbs_that_run_in_python(
+    wheel: Path, pack: Callable[..., Path], system: Path, inside: Callable[..., str], tmp_path: Path
+) -> None:
+    dpkg, version = program("dpkg"), f"3.{sys.version_info.minor}"
+    if (system / "usr/bin/python3").resolve().name != f"python{version}":
+        pytest.skip(f"needs Python {version} as /usr/bin/python3, for which the packages of the tests are")
+    environment = tmp_path / "environment"
+    settings = os.environ | {"LIST": os.devnull, "TOOLS": sys.prefix, "PYTHONS": version}
+    run(ROOT / "packaging/vendor", wheel, environment, env=settings)
+    # In place of what would be fetched.
+    (environment / f"lib/python{version}/site-packages/lent.pth").write_text("/mnt/lent\n")
+    deb = pack("deb", environment, COMPRESSION="-Zgzip -z1")
+    assert re.search(r"Depends: libc6 \(>= 2\.\d+\)", run(program("dpkg-deb"), "--info", deb))
+
+    run(dpkg, f"--root={system}", "--install", deb)
+    shutil.copy(disk(tmp_path), system / "var/tmp/disk.raw")
+    triage = "cheetah triage /var/tmp/disk.raw --out /var/tmp/found; cheetah bench storage 2>&1 || test $? = 2"
+    said = inside(system, triage, lent={sysconfig.get_path("purelib"): "mnt/lent"})
+    assert "runs in Python" not in said
+    assert "letter.txt" in (system / "var/tmp/found/bodyfile.txt").read_text()
+    assert list((system / "usr/lib/cheetah").rglob("__pycache__")), "modules are compiled when they are installed"
+    run(dpkg, f"--root={system}", "--purge", "cheetah-forensics")
+    assert not (system / "usr/lib/cheetah").exists()

@@ -1,0 +1,97 @@
+"""What a release publishes, installed and used in systems that have nothing else: `make release` runs these tests.
+
+CHEETAH_RELEASE names the folder of the release. packaging/chroot makes the systems.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import program, run
+
+# With the time to install packages.
+pytestmark = pytest.mark.timeout(3600)
+LINTIAN_S = 1800
+bare = pytest.mark.parametrize("system", ["bookworm", "trixie"], indirect=True)
+
+TRIAGE = """
+cheetah triage /var/tmp/disk.raw --out /var/tmp/found
+cheetah bench storage 2>&1 || test $? = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def release() -> Path:
+    """The folder of the release."""
+    if "CHEETAH_RELEASE" not in os.environ:
+        pytest.skip("needs a release (make release)")
+    return Path(os.environ["CHEETAH_RELEASE"])
+
+
+def put_image(system: Path, folder: Path) -> None:
+    """Puts an image with one file into a system."""
+    (folder / "files").mkdir()
+    (folder / "files/letter.txt").write_text("a letter")
+    image = system / "var/tmp/disk.raw"
+    image.touch()
+    os.truncate(image, 4 << 20)
+    run(program("mkfs.ext4"), "-q", "-d", folder / "files", image)
+
+
+def was_listed(system: Path, said: str) -> bool:
+    """Whether triage has found the file, and the benchmark has started."""
+    return "runs in Python" not in said and "letter.txt" in (system / "var/tmp/found/bodyfile.txt").read_text()
+
+
+def only(release: Path, pattern: str) -> Path:
+    """The one file of the release that is called so."""
+    found = list(release.glob(pattern))
+    if not found:
+        pytest.skip(f"the release has no {pattern}")
+    [file] = found
+    return file
+
+
+@bare
+def test_the_package_for_debian_gives_every_verb_to_a_bare_system_without_a_network(
+    system: Path, release: Path, inside: Callable[..., str], tmp_path: Path
+) -> None:
+    put_image(system, tmp_path)
+    shutil.copy(only(release, "*.deb"), system / "var/tmp/package.deb")
+    install = "apt-get install -q -y --no-install-recommends /var/tmp/package.deb"
+    said = inside(system, f"{install}\n{TRIAGE}")
+    assert was_listed(system, said), said
+    inside(system, "apt-get purge -q -y cheetah-forensics")
+    assert not (system / "usr/lib/cheetah").exists() and not (system / "usr/bin/cheetah").exists()
+
+
+def test_lintian_finds_nothing_wrong_with_the_published_package(release: Path) -> None:
+    run(program("lintian"), "--allow-root", "--fail-on", "error,warning", only(release, "*.deb"), timeout_s=LINTIAN_S)
+
+
+@bare
+def test_the_wheel_gives_every_verb_to_a_bare_system_without_a_compiler(
+    system: Path, release: Path, inside: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(system, tmp_path)
+    wheel = only(release, "*.whl")
+    shutil.copy(wheel, system / "var/tmp")
+    # This machine's way to packages.
+    for name in ("etc/hosts", "etc/resolv.conf", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt"):
+        if Path("/", name).is_file():
+            (system / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path("/", name), system / name)
+    prepare = "apt-get update -q && apt-get install -q -y python3-venv && python3 -m venv /opt/cheetah"
+    inside(system, prepare, network=True)
+    began = time.monotonic()
+    inside(system, f"/opt/cheetah/bin/pip install --quiet /var/tmp/{wheel.name}", network=True)
+    with capsys.disabled():
+        print(f" pip installed the wheel in {time.monotonic() - began:.0f} s")
+    said = inside(system, f"PATH=/opt/cheetah/bin:$PATH\n{TRIAGE}")
+    assert was_listed(system, said), said
+    assert inside(system, "command -v cc gcc || true") == ""
