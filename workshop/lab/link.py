@@ -16,6 +16,7 @@ KEYS = (
     "spaced=yes|no",
     "cross=",
     "cross-burst=",
+    "fair=yes|no",
     "batch=",
     "batch-to=",
     "batch-from=",
@@ -80,7 +81,8 @@ class Link:
     `spaced` is for measuring with single packets: frames leave one by one, each as long after the one before as it
     takes on such a wire, where otherwise many may leave at once after a pause. `cross_ppm` millionths of a spaced link
     carry cross traffic towards the node; its frames are not there, only the time that they take. `cross_burst` of them
-    arrive together; 0 spaces them evenly.
+    arrive together; 0 spaces them evenly. Frames and cross traffic leave in the order of their arrival, or with `fair` by deficit
+    round robin, as in fq_codel and CAKE.
 
     Towards the node, frames are delivered in batches, every `batch_to_us` microseconds, and from the node every
     `batch_from_us`, as by interrupt coalescing; 0 delivers each by itself.
@@ -96,6 +98,7 @@ class Link:
     spaced: bool = False
     cross_ppm: int = 0
     cross_burst: int = 1
+    fair: bool = False
     batch_to_us: int = 0
     batch_from_us: int = 0
     late_us: int = 0
@@ -111,6 +114,8 @@ class Link:
             raise LabError("spacing needs a rate; give the link one")
         if self.cross_ppm and not self.spaced:
             raise LabError("cross traffic needs a spaced link; add spaced=yes")
+        if self.fair and not self.spaced:
+            raise LabError("fair queueing needs a spaced link; add spaced=yes")
         if not 0 <= self.cross_ppm < MILLION:
             raise LabError("cross traffic must use less than all of a link")
         if not 0 <= self.cross_burst <= CROSS_BURST_MAX:
@@ -142,6 +147,10 @@ class Link:
                     link = dataclasses.replace(link, spaced=True, cross_ppm=parts_per_million(value))
                 case "cross-burst" if value.isdecimal():
                     link = dataclasses.replace(link, cross_burst=int(value))
+                case "fair" if value in ("yes", "no"):
+                    fair = value == "yes"
+                    # The same holds for fair queueing.
+                    link = dataclasses.replace(link, spaced=link.spaced or fair, fair=fair)
                 case "batch":
                     time_us = microseconds(value)
                     link = dataclasses.replace(link, batch_to_us=time_us, batch_from_us=time_us)
@@ -187,6 +196,6 @@ class Link:
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
         options += ["--cross-ppm", str(self.cross_ppm), "--cross-burst", str(self.cross_burst)]
-        options += ["--late-us", str(self.late_us)]
+        options += ["--fair", str(int(self.fair)), "--late-us", str(self.late_us)]
         # The node is to the left of its relay.
         return [*options, "--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]

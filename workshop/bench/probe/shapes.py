@@ -25,7 +25,8 @@ LIMIT_S = 90.0
 FAST, SLOW = 100, 20
 NOTE = (
     "Links have 1 ms one way and 100 Mbit/s unless said. A policer drops what exceeds a bucket of 32 KiB. CAKE shapes without a burst, "
-    "so with one flow it is a spaced link; the kernel here has neither CAKE nor fq_codel. A wrong capacity is a defect; "
+    "so with one flow it is a spaced link, and with several flows one on which they take turns: the lab's relay simulates that by deficit round "
+    "robin between the probe's frames and cross traffic, since the kernel here has neither CAKE nor fq_codel. A wrong capacity is a defect; "
     "one that is not known is not."
 )
 
@@ -66,8 +67,8 @@ def _bucket(rate_mbit: int, limit: str = "250kb") -> list[str]:
     return ["tbf", "rate", f"{rate_mbit}mbit", "burst", "32kb", "limit", limit]
 
 
-def _spaced(rate_mbit: int = FAST, **more: int) -> Link:
-    return Link(rate_mbit * 1_000_000, 1_000, spaced=True, **more)
+def _spaced(rate_mbit: int = FAST, fair: bool = False, **more: int) -> Link:
+    return Link(rate_mbit * 1_000_000, 1_000, spaced=True, fair=fair, **more)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +101,11 @@ SHAPES = (
     Shape("middle hop of 20 Mbit/s, last of 100", (_spaced(SLOW), _spaced()), SLOW, _by_way_of_another),
     Shape("far end answers TCP only", (_spaced(),), FAST, _far(*NO_ECHO)),
     Shape("far end answers nothing", (_spaced(),), FAST, _far("ip", "route", "add", "blackhole", "10.77.0.1/32")),
+    Shape(
+        "fair queue (as in CAKE and fq_codel) beside 50 % random cross traffic",
+        (_spaced(fair=True, cross_ppm=500_000),),
+    ),
+    Shape("fair queue beside 75 % cross traffic in bursts", (_spaced(fair=True, cross_ppm=750_000, cross_burst=32),)),
 )
 QUICK = (
     "spaced (also CAKE with one flow)",

@@ -40,6 +40,8 @@ def test_units_are_parsed() -> None:
         lambda: Link.parse("batch=2s"),
         lambda: Link(batch_from_us=-1),
         lambda: Link.parse("late=2s"),
+        lambda: Link(fair=True),
+        lambda: Link.parse("fair=perhaps"),
     ],
 )
 def test_an_invalid_link_is_refused_in_one_sentence(refused: object) -> None:
@@ -75,3 +77,6 @@ def test_cross_traffic_implies_a_spaced_link() -> None:
     assert link == Link(10_000_000, 1_000, spaced=True, cross_ppm=500_000)
     assert "--rate-bits 10000000 --queue-bytes 65536 --cross-ppm 500000" in " ".join(link.relayed())
     assert "--rate-bits 0" in " ".join(Link(10_000_000, 1_000).relayed()), "a token bucket does it then"
+    fair = Link.parse("rate=10mbit,cross=50%,fair=yes")
+    assert fair == Link(10_000_000, spaced=True, cross_ppm=500_000, fair=True)
+    assert ["--fair 1" in " ".join(one.relayed()) for one in (fair, link)] == [True, False]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::cross::Cross;
+use crate::fair::Fair;
 use crate::pauses::Pauses;
 use crate::random::Random;
 
@@ -37,10 +38,13 @@ pub struct Wire {
     pub cross_ppm: u64,
     /// See [`Cross::new`].
     pub cross_burst: u64,
+    /// Whether frames and cross traffic share it fairly, instead of in the order of their arrival.
+    pub fair: bool,
 }
 
 impl Wire {
-    fn time_ns(&self, bytes: u64) -> u64 {
+    /// Returns how long it takes to send this many bytes.
+    pub fn time_ns(&self, bytes: u64) -> u64 {
         bytes * 8 * NS_PER_S / self.rate_bits
     }
 }
@@ -65,6 +69,8 @@ pub struct Line {
     free_at_ns: u64,
     dropped: u64,
     cross: Option<Cross>,
+    /// In place of the queue and the cross traffic above, if the wire is shared fairly.
+    fair: Option<Fair>,
     pauses: Option<Pauses>,
     random: Random,
 }
@@ -73,10 +79,11 @@ impl Line {
     /// Creates an empty line.
     pub fn new(config: LineConfig) -> Self {
         let shared = config.wire.filter(|wire| wire.cross_ppm > 0);
-        let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm, wire.cross_burst));
+        let mut cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm, wire.cross_burst));
+        let fair = config.wire.filter(|wire| wire.fair).map(|wire| Fair::new(wire, cross.take()));
         let pauses = (config.late_ns_max > 0).then(|| Pauses::new(config.late_ns_max));
         let random = Random::default();
-        Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, pauses, random }
+        Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, fair, pauses, random }
     }
 
     /// Adds a frame that arrived at `arrived_ns`, unless it is lost at random, or the queue is full.
@@ -85,11 +92,21 @@ impl Line {
             return;
         }
         let has_room = self.held_bytes + frame.wire_bytes <= self.config.held_bytes_max;
-        let Some(left_ns) = has_room.then(|| self.through_wire(frame.wire_bytes, arrived_ns)).flatten() else {
+        let bytes = frame.wire_bytes;
+        let is_taken = has_room
+            && match &mut self.fair {
+                Some(fair) => fair.push(frame, arrived_ns),
+                None => self.through_wire(bytes, arrived_ns).map(|left_ns| self.deliver(frame, left_ns)).is_some(),
+            };
+        if is_taken {
+            self.held_bytes += bytes;
+        } else {
             self.dropped += 1;
-            return;
-        };
-        self.held_bytes += frame.wire_bytes;
+        }
+    }
+
+    /// Delivers a frame that has left the wire, after the delay.
+    fn deliver(&mut self, frame: Frame, left_ns: u64) {
         let due_ns = left_ns + self.config.delay_ns;
         let batched_ns = if self.config.batch_ns > 0 { due_ns.next_multiple_of(self.config.batch_ns) } else { due_ns };
         let delivered_ns = self.pauses.as_mut().map_or(batched_ns, |pauses| pauses.delivered_ns(batched_ns));
@@ -114,14 +131,18 @@ impl Line {
         Some(left_ns)
     }
 
-    /// Returns when the next frame leaves, if one waits.
+    /// Returns when the next frame leaves, or when the wire is free for one that waits.
     pub fn next_due_ns(&self) -> Option<u64> {
-        self.frames.front().map(|(due_ns, _)| *due_ns)
+        let leaves_ns = self.frames.front().map(|(due_ns, _)| *due_ns);
+        leaves_ns.into_iter().chain(self.fair.as_ref().and_then(Fair::next_ns)).min()
     }
 
     /// Removes and returns the next frame, if it is due.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<Frame> {
-        if self.next_due_ns()? > now_ns {
+        while let Some((left_ns, frame)) = self.fair.as_mut().and_then(|fair| fair.next(now_ns)) {
+            self.deliver(frame, left_ns);
+        }
+        if self.frames.front()?.0 > now_ns {
             return None;
         }
         let (_, frame) = self.frames.pop_front()?;
@@ -144,7 +165,7 @@ mod tests {
     }
 
     fn wire(rate_bits: u64) -> Wire {
-        Wire { rate_bits, queue_bytes_max: 10_000, cross_ppm: 0, cross_burst: 1 }
+        Wire { rate_bits, queue_bytes_max: 10_000, cross_ppm: 0, cross_burst: 1, fair: false }
     }
 
     fn line(wire: Option<Wire>) -> Line {
@@ -197,6 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn a_fair_wire_spaces_frames_and_the_delay_follows() {
+        let mut line = line(Some(Wire { fair: true, ..wire(1_000_000_000) }));
+        line.push(frame(1514), 1_000);
+        line.push(frame(1514), 1_000);
+        let mut left = Vec::new();
+        for now_ns in 0..300_000 {
+            if line.pop_due(now_ns).is_some() {
+                left.push(now_ns);
+            }
+        }
+        assert_eq!(left, [1_000 + 12_112 + 150_000, 1_000 + 2 * 12_112 + 150_000]);
+        assert_eq!(line.next_due_ns(), None);
+    }
+
+    #[test]
     fn a_full_queue_drops_and_recovers() {
         let mut line = line(None);
         for _ in 0..3 {
@@ -227,7 +263,7 @@ mod tests {
     }
     #[test]
     fn a_frame_beyond_the_queue_is_dropped_below_the_limit_in_flight() {
-        let mut line = line(Some(Wire { rate_bits: 8_000_000, queue_bytes_max: 2_000, cross_ppm: 0, cross_burst: 1 }));
+        let mut line = line(Some(Wire { queue_bytes_max: 2_000, ..wire(8_000_000) }));
         line.push(frame(1_500), 0);
         line.push(frame(1_500), 0);
         assert_eq!(line.dropped(), 1);
@@ -238,7 +274,7 @@ mod tests {
     #[test]
     fn cross_traffic_delays_frames_by_its_share_of_the_wire() {
         let rate_bits = 100_000_000;
-        let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000, cross_burst: 1 };
+        let wire = Wire { queue_bytes_max: 1 << 30, cross_ppm: 500_000, ..wire(rate_bits) };
         let mut line = Line::new(LineConfig {
             delay_ns: 0,
             wire: Some(wire),

@@ -8,6 +8,7 @@ mod alarm;
 mod carry;
 mod cross;
 mod direction;
+mod fair;
 mod line;
 mod pauses;
 mod port;
@@ -23,7 +24,7 @@ use line::{LineConfig, Wire};
 use port::Port;
 
 const USAGE: &str = "usage: lab-relay [--delay-us N] [--loss-ppm N] [--held-kib N] [--rate-bits N --queue-bytes N]
-                 [--cross-ppm N] [--cross-burst N] [--batch-left-us N] [--batch-right-us N] [--late-us N] LEFT:RIGHT …
+                 [--cross-ppm N] [--cross-burst N] [--fair 0|1] [--batch-left-us N] [--batch-right-us N] [--late-us N] LEFT:RIGHT …
 an option applies to the pairs after it; cross traffic goes towards LEFT only";
 
 fn main() {
@@ -63,7 +64,7 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
     let mut config =
         LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0, batch_ns: 0, late_ns_max: 0 };
     let (mut rate_bits, mut queue_bytes_max, mut cross_ppm, mut cross_burst) = (0, 0, 0, 1);
-    let (mut batch_left_ns, mut batch_right_ns) = (0, 0);
+    let (mut fair, mut batch_left_ns, mut batch_right_ns) = (false, 0, 0);
     let mut pairs = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -76,13 +77,14 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
             "--queue-bytes" => queue_bytes_max = number()?,
             "--cross-ppm" => cross_ppm = number()?,
             "--cross-burst" => cross_burst = number()?,
+            "--fair" => fair = number()? > 0,
             "--late-us" => config.late_ns_max = number()? * 1_000,
             "--batch-left-us" => batch_left_ns = number()? * 1_000,
             "--batch-right-us" => batch_right_ns = number()? * 1_000,
             pair => {
                 let (left, right) = pair.split_once(':').ok_or(USAGE)?;
                 config.wire =
-                    (rate_bits > 0).then_some(Wire { rate_bits, queue_bytes_max, cross_ppm: 0, cross_burst: 1 });
+                    (rate_bits > 0).then_some(Wire { rate_bits, queue_bytes_max, cross_ppm: 0, cross_burst: 1, fair });
                 let (left, right) = (left.to_owned(), right.to_owned());
                 pairs.push(Pair { config, cross_ppm, cross_burst, batch_left_ns, batch_right_ns, left, right });
             }
