@@ -75,7 +75,7 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
         if self.failed {
             return Err(SendError::Train("an earlier train was interrupted: open the sender anew"));
         }
-        let led = with_lead(train);
+        let led = with_lead(train, Nanos::now());
         let (train, is_led) = (led.as_ref().unwrap_or(train), led.is_some());
         let mut calls = Vec::with_capacity(train.frames.len());
         let mut watch = StallWatch::begin();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     impl FrameQueue for Noted {
-        const BACKEND: Backend = Backend::Sequential;
+        const BACKEND: Backend = Backend::Ring;
 
         fn frame_bytes_max(&self) -> usize {
             8
