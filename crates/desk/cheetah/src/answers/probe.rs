@@ -18,7 +18,7 @@ pub enum Send<'a> {
         gap_errors_ns: Option<GapErrors>,
         /// When each packet left, by the same clock; `null` where that is not known.
         left_ns: Vec<Option<u64>>,
-        /// The longest stalls of the thread that sent it, where that thread releases each packet and the kernel tells.
+        /// The longest stalls of the thread that sent it, where the kernel tells.
         #[serde(skip_serializing_if = "Option::is_none")]
         stalls_ns: Option<Stalls>,
         /// Who stamped these times.

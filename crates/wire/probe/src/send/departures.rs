@@ -22,7 +22,8 @@ pub struct Departures {
     pub left: Vec<Option<Nanos>>,
     /// The source of these times.
     pub stamp: Stamp,
-    /// The longest stalls of the thread that sent them; absent if the kernel holds the packets, or does not tell.
+    /// The longest stalls of the thread that sent them; absent if the kernel does not tell. Where the kernel holds the
+    /// packets, this thread sleeps meanwhile, and notes stalls only while it hands packets over and when it wakes up.
     pub stalls: Option<Stalls>,
     /// For each packet, the times between which it left; absent if there is no stamp.
     between: Vec<Option<TimeRange>>,

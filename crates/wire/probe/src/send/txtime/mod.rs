@@ -12,6 +12,7 @@ use std::time::Duration;
 use self::qdisc::{Holding, HoldsNothing};
 use super::control::send_at;
 use super::packet::{PacketSocket, set_option};
+use super::stalls::StallWatch;
 use super::stamps::Stamps;
 use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Train, wait};
 use crate::clock::{Nanos, WallOffset};
@@ -95,8 +96,8 @@ impl Txtime {
         room.copied().unwrap_or_default().max(due - ahead_of_due)
     }
 
-    /// Hands the packets over, and counts them in `held`.
-    fn hand_over(&self, train: &Train, held: &mut usize) -> io::Result<()> {
+    /// Hands the packets over, and counts them in `held`. Notes stalls of this thread in `watch`.
+    fn hand_over(&self, train: &Train, held: &mut usize, watch: &mut StallWatch) -> io::Result<()> {
         self.stamps.restart(&self.socket)?;
         let clock = match self.backend {
             Backend::TxtimeEtf => Some(WallOffset::tai()),
@@ -104,11 +105,10 @@ impl Txtime {
         };
         for (nth, (frame, due)) in train.frames.iter().zip(&train.due).enumerate() {
             let at = self.handed_over(&train.due, nth, *due);
-            if at > Nanos::now() {
-                wait::sleep_until(at);
-            }
+            sleep_until(at, watch);
             let time = *due + self.delay;
             send_at(&self.socket, frame, clock.map_or(time.0, |clock| clock.from_monotonic(time)))?;
+            watch.reads(Nanos::now());
             *held = nth + 1;
         }
         Ok(())
@@ -130,18 +130,28 @@ impl Sender for Txtime {
 
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
         train.check(self.frame_bytes_max)?;
-        let mut held = 0;
-        let handed_over = self.hand_over(train, &mut held);
+        let (mut held, mut watch) = (0, StallWatch::begin());
+        let handed_over = self.hand_over(train, &mut held, &mut watch);
         // Packets that are held cannot be cancelled. After an error, wait until they have left, so that they do not mix
         // with the next train. That takes no longer than AHEAD_MAX.
         if let Some(last) = held.checked_sub(1).and_then(|last| train.due.get(last)) {
-            wait::sleep_until(*last);
+            sleep_until(*last, &mut watch);
         }
         handed_over.map_err(|error| SendError::sending(&self.interface, error))?;
         // Without timestamps the departure times are unknown: handing over is not sending.
         let packets = train.frames.len();
         let left = self.stamps.collect(&self.socket, packets).unwrap_or_else(|| vec![None; packets]);
-        Ok(Departures::stamped(left))
+        let mut departures = Departures::stamped(left);
+        departures.stalls = watch.end();
+        Ok(departures)
+    }
+}
+
+/// Sleeps until `until`, and notes how late it woke up. A time in the past is no stall.
+fn sleep_until(until: Nanos, watch: &mut StallWatch) {
+    if until > Nanos::now() {
+        wait::sleep_until(until);
+        watch.woke(until);
     }
 }
 
