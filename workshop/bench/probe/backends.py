@@ -21,14 +21,14 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.units import short
 
 PART = "probe-backends"
-BACKENDS: dict[str, Sender] = {name: ours("--backend", name) for name in ("xdp", "ring", "sequential")}
+BACKENDS: dict[str, Sender] = {name: ours("--backend", name) for name in ("xdp", "ring")}
 PACKETS = 50
 GAPS_US = (0, 10, 50, 242, 1000)
 # Results that differ by less than this share are equal.
 EQUAL_SHARE = 0.05
 NOTE = (
     "p99 of the gap error in µs over all rounds; back to back, the median gap. The best of a condition by trains without host "
-    "disturbance, and those within 5 % of it, are bold. `sequential` does not watch for the host, so all its trains count as undisturbed. A "
+    "disturbance, and those within 5 % of it, are bold. A "
     "backend that is bold nowhere here, nor best in the simulated machine, wins nowhere."
 )
 

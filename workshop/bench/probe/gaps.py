@@ -55,7 +55,7 @@ ERRORS = [f"error p50 / p99, {which.value} (trains)" for which in Which]
 
 
 def _contenders() -> dict[str, Sender]:
-    named = {OURS: ours(), SEQUENTIAL: ours("--backend", "sequential"), SLEEP: PROGRAMS[SLEEP], SPIN: PROGRAMS[SPIN]}
+    named = {OURS: ours(), SEQUENTIAL: PROGRAMS[SEQUENTIAL], SLEEP: PROGRAMS[SLEEP], SPIN: PROGRAMS[SPIN]}
     return {**named, **tools()}
 
 

@@ -1,6 +1,6 @@
 """The evaluation of the paper that the probe follows, table by table, on this machine: Mok et al., "Improving the
 packet send-time accuracy in embedded devices" (PAM 2015), as Chang presented it (AIMS 2015). The receiver's kernel
-stands in for the capture card; "sequential" is `cheetah probe --backend sequential`, which sleeps, then sends."""
+stands in for the capture card; "sequential" is the paper's naive sender: a raw socket of `workshop/bench/packets`, which sleeps, then sends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKETS = 50
 # The paper gives no period; its own finding is that some hundreds of microseconds are enough.
 ON_THE_FLY = "500us"
 MODELS: dict[str, Sender] = {
-    SEQUENTIAL: ours("--backend", "sequential"),
+    SEQUENTIAL: PROGRAMS[SEQUENTIAL],
     "on-the-fly pre-dispatch": ours("--pre-dispatch", ON_THE_FLY),
     "initial pre-dispatch": ours(),
 }

@@ -171,7 +171,12 @@ TOOLS: dict[str, Sender] = {
     "hping3": tool(_hping3),
     "iperf3": tool(_iperf3),
 }
-PROGRAMS: dict[str, Sender] = {SLEEP: program("sleep"), SPIN: program("spin"), MMSG: program("mmsg")}
+PROGRAMS: dict[str, Sender] = {
+    SEQUENTIAL: program("raw"),
+    SLEEP: program("sleep"),
+    SPIN: program("spin"),
+    MMSG: program("mmsg"),
+}
 
 
 def tools() -> dict[str, Sender]:

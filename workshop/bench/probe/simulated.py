@@ -43,7 +43,7 @@ SENDERS = {
     "txtime-etf": ("etf clockid CLOCK_TAI delta 500000", "ours txtime"),
     "xdp": ("pfifo", "ours xdp"),
     "ring": ("pfifo", "ours ring"),
-    "sequential": ("pfifo", "ours sequential"),
+    "sequential": ("pfifo", "theirs raw"),
     "spin + sendto": ("pfifo", "theirs spin"),
     "sendto + nanosleep": ("pfifo", "theirs sleep"),
 }

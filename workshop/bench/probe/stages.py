@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from bench.probe.senders import SEQUENTIAL, Sender, ours
+from bench.probe.senders import PROGRAMS, SEQUENTIAL, Sender, ours
 from bench.probe.stand import Stand, burners
 from bench.probe.tables import Table
 from bench.probe.trains import SentTrain, TrainRequest, TrainResults, Which, percentile
@@ -17,10 +17,10 @@ PACKETS, GAP_US = 50, 242
 SENDERS: dict[str, Sender] = {
     "xdp": ours("--backend", "xdp"),
     "ring": ours("--backend", "ring"),
-    SEQUENTIAL: ours("--backend", "sequential"),
+    SEQUENTIAL: PROGRAMS[SEQUENTIAL],
 }
 NOTE = (
-    "Gap errors and delays are p50 / p99 in µs. Departures are the kernel's stamps at the driver (AF_XDP: after it, when a frame is completed); arrivals are stamped when the "
+    "Gap errors and delays are p50 / p99 in µs. Departures are the kernel's stamps at the driver (AF_XDP: after it, when a frame is completed; `sequential`: the end of the call that sent it); arrivals are stamped when the "
     "veth driver hands a packet over, in the sender's own call; processing is stamped by a BPF program at the ingress hook. "
     "Judge: {judge}."
 )

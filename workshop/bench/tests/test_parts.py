@@ -16,6 +16,7 @@ from bench.probe import stand
 from bench.report import overview, pages
 from bench.report.overview import Mark, Strip
 from cheetah.bench.figure import Figure
+from lab import relay
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 MADE = tuple(
@@ -57,6 +58,8 @@ def test_the_stand_of_the_probe_is_set_up_and_its_programs_send() -> None:
         assert os.access(stand.packets_program(), os.X_OK)
         asked = stand.TrainRequest(10, 1_000_000, 1)
         assert made.program("mmsg", asked) is not None
+        if relay.real_time_prefix():
+            assert made.program("raw", asked).count("\n") >= asked.packets
 
 
 def test_the_readme_describes_each_part() -> None:

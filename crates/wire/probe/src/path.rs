@@ -25,8 +25,7 @@ pub struct PathReport {
     pub started: String,
     /// The interface, e.g. `eth0`; absent if raw sockets were not used.
     pub interface: Option<String>,
-    /// The sending backend: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if raw sockets were not
-    /// used.
+    /// The sending backend: `txtime-etf`, `txtime-fq`, `xdp` or `ring`; absent if raw sockets were not used.
     pub backend: Option<String>,
     /// Round trips.
     pub round_trip: Option<RoundTrip>,

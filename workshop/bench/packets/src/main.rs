@@ -1,8 +1,10 @@
-//! Sends trains of UDP packets as plain programs do (`sleep`, `spin`, `mmsg`), and reports when packets arrived
+//! Sends trains of UDP packets as plain programs do (`sleep`, `raw`, `spin`, `mmsg`), and reports when packets arrived
 //! (`receive`). Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 mod clock;
 mod ingress;
+mod raw;
+mod realtime;
 mod receive;
 mod send;
 mod small;
@@ -13,11 +15,13 @@ use std::net::SocketAddrV4;
 use std::process;
 use std::str::FromStr;
 
+use raw::Transport;
 use receive::Receiver;
 use send::{Method, TrainRequest};
 
-const USAGE: &str = "usage: bench-packets sleep|spin|mmsg ADDRESS:PORT IP-BYTES PACKETS GAP-NS TRAINS INTERVAL-US
-           sends TRAINS trains; prints `due left` for each packet, and after each train `host NS` and an empty line
+const USAGE: &str = "usage: bench-packets sleep|raw|spin|mmsg ADDRESS:PORT IP-BYTES PACKETS GAP-NS TRAINS INTERVAL-US
+           sends TRAINS trains; prints `due left` for each packet, and after each train `host NS` and an empty line;
+           raw has real-time priority
        bench-packets receive INTERFACE PORT
            prints `ready`; for each line of input, prints `arrived ip-bytes` for each new packet, then
            `ingress time ip-bytes` for each where the kernel began to process it, then `dropped N`
@@ -26,7 +30,7 @@ const USAGE: &str = "usage: bench-packets sleep|spin|mmsg ADDRESS:PORT IP-BYTES 
        bench-packets oversleep NS COUNT
            sleeps COUNT times for NS, and prints by how many nanoseconds each sleep was longer
        bench-packets burst tcp|udp ADDRESS:PORT FROM-ADDRESS COUNT
-           sends identical packets without a payload as fast as calls return";
+           sends identical packets without a payload as fast as calls return; prints `host NS` for every 10000";
 
 fn main() {
     if let Err(error) = run() {
@@ -43,11 +47,13 @@ fn run() -> Result<(), Box<dyn Error>> {
         ["clock", count] => Ok(small::clock(count_of(count)?)?),
         ["oversleep", asked_ns, count] => Ok(small::oversleep(parse(asked_ns)?, count_of(count)?)?),
         ["burst", protocol @ ("tcp" | "udp"), to, from, count] => {
-            Ok(small::burst(*protocol == "tcp", parse(to)?, parse(from)?, count_of(count)?)?)
+            let transport = if *protocol == "tcp" { Transport::Tcp } else { Transport::Udp };
+            Ok(small::burst(transport, parse(to)?, parse(from)?, count_of(count)?)?)
         }
         [method, to, ip_bytes, packets, gap_ns, trains, interval_us] => {
             let method = match *method {
                 "sleep" => Method::Sleep,
+                "raw" => Method::Raw,
                 "spin" => Method::Spin,
                 "mmsg" => Method::Mmsg,
                 _ => return Err(USAGE.into()),

@@ -8,6 +8,8 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use crate::clock::{now_ns, sleep_until};
+use crate::raw::{RawSocket, Transport, packet};
+use crate::realtime;
 use crate::stalls::Watch;
 
 /// Headers of IP and UDP.
@@ -21,6 +23,8 @@ const PACKETS_MAX: usize = 1024;
 pub enum Method {
     /// `clock_nanosleep`, then `sendto`.
     Sleep,
+    /// The same with a raw IP socket, at real-time priority on one processor: the naive sender of the paper (Mok et al., PAM 2015).
+    Raw,
     /// Read the clock until the packet is due, then `sendto`.
     Spin,
     /// One `sendmmsg` for the whole train, without waiting for single packets.
@@ -56,18 +60,29 @@ pub fn send(method: Method, request: &TrainRequest) -> Result<(), Box<dyn Error>
     }
     // SAFETY: plain system call. Without it the kernel may round waits of ordinary threads up by 50 µs.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let to = request.to;
-    let payloads: Vec<Vec<u8>> = (0..request.packets).map(|_| vec![0; request.ip_bytes - HEADERS_BYTES]).collect();
+    let (socket, to) = (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?, request.to);
+    let raw = matches!(method, Method::Raw).then(|| RawSocket::open(to)).transpose()?;
+    let one = match &raw {
+        Some(_) => packet(Transport::Udp, to, Ipv4Addr::UNSPECIFIED, request.ip_bytes),
+        None => vec![0; request.ip_bytes - HEADERS_BYTES],
+    };
+    let packets = vec![one; request.packets];
+    let each = |packet: &[u8]| match &raw {
+        Some(raw) => raw.send(packet),
+        None => socket.send_to(packet, to).map(drop),
+    };
+    if raw.is_some() {
+        realtime::enter().map_err(|error| format!("real-time priority is not permitted: {error}"))?;
+    }
     let mut report = String::new();
     for _ in 0..request.trains {
         let start_ns = now_ns() + LEAD_NS;
         let due: Vec<u64> = (0..request.packets as u64).map(|number| start_ns + number * request.gap_ns).collect();
         let mut watch = Watch::begin();
         let left = match method {
-            Method::Mmsg => at_once(&socket, to, &payloads, start_ns, &mut watch)?,
-            Method::Sleep => one_by_one(&socket, to, &payloads, &due, &mut watch, Watch::sleep)?,
-            Method::Spin => one_by_one(&socket, to, &payloads, &due, &mut watch, Watch::spin)?,
+            Method::Mmsg => at_once(&socket, to, &packets, start_ns, &mut watch)?,
+            Method::Sleep | Method::Raw => one_by_one(each, &packets, &due, &mut watch, Watch::sleep)?,
+            Method::Spin => one_by_one(each, &packets, &due, &mut watch, Watch::spin)?,
         };
         for (due_ns, left_ns) in due.iter().zip(left) {
             writeln!(report, "{due_ns} {left_ns}")?;
@@ -82,17 +97,16 @@ pub fn send(method: Method, request: &TrainRequest) -> Result<(), Box<dyn Error>
 }
 
 fn one_by_one(
-    socket: &UdpSocket,
-    to: SocketAddrV4,
-    payloads: &[Vec<u8>],
+    send: impl Fn(&[u8]) -> io::Result<()>,
+    packets: &[Vec<u8>],
     due: &[u64],
     watch: &mut Watch,
     wait: fn(&mut Watch, u64),
 ) -> io::Result<Vec<u64>> {
     let mut left = Vec::with_capacity(due.len());
-    for (payload, due_ns) in payloads.iter().zip(due) {
+    for (packet, due_ns) in packets.iter().zip(due) {
         wait(watch, *due_ns);
-        socket.send_to(payload, to)?;
+        send(packet)?;
         let after_ns = now_ns();
         watch.reads(after_ns);
         left.push(after_ns);
@@ -137,5 +151,7 @@ fn at_once(
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(vec![now_ns(); payloads.len()])
+    let after_ns = now_ns();
+    watch.reads(after_ns);
+    Ok(vec![after_ns; payloads.len()])
 }

@@ -51,15 +51,23 @@ impl Watch {
         }
     }
 
-    /// Sleeps until `due_ns`.
+    /// Sleeps until `due_ns`, unless that has passed.
     pub fn sleep(&mut self, due_ns: u64) {
+        if now_ns() >= due_ns {
+            return;
+        }
+        // Read before the sleep: what is due afterwards does not wait for it.
+        self.before[2] = self.queued_ns();
         sleep_until(due_ns);
-        let late_ns = now_ns().saturating_sub(due_ns);
+        let woke_ns = now_ns();
+        let late_ns = woke_ns.saturating_sub(due_ns);
         if late_ns > WAKE_NS {
             let [_, _, queued] = self.passed();
             self.note(late_ns, late_ns, queued);
+        } else {
+            self.before = [woke_ns, thread_ns(), self.before[2]];
+            self.last_ns = woke_ns;
         }
-        self.resume();
     }
 
     /// Adds a stall during which the thread did not run for `lost_ns`, `queued_ns` of it because another thread did.
@@ -83,9 +91,13 @@ impl Watch {
 
     /// The time, the thread's processor time, and its time in the run queue.
     fn clocks(&self) -> [u64; 3] {
-        let queued_ns = self.run_queue.as_ref().and_then(queued_ns).unwrap_or_default();
+        let queued_ns = self.queued_ns();
         let computed_ns = thread_ns();
         [now_ns(), computed_ns, queued_ns]
+    }
+
+    fn queued_ns(&self) -> u64 {
+        self.run_queue.as_ref().and_then(queued_ns).unwrap_or_default()
     }
 }
 

@@ -42,7 +42,7 @@ impl Stop {
             self,
             Self::Loopback
                 | Self::Route(RouteError::NotEthernet(_))
-                | Self::Send(SendError::NotPermitted)
+                | Self::Send(SendError::NotPermitted | SendError::NoneAvailable(_))
                 | Self::Capture(CaptureError::NotPermitted)
         )
     }
@@ -64,10 +64,18 @@ pub(super) type Outcome<T> = (Option<T>, Result<(), Stop>);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::Backend;
 
     #[test]
     fn ordinary_sockets_do_over_tunnels() {
         assert!(Stop::Route(RouteError::NotEthernet("wg0".into())).is_of_raw_sockets());
         assert!(!Stop::Exhausted.is_of_raw_sockets());
+    }
+
+    #[test]
+    fn ordinary_sockets_do_without_any_backend_but_not_without_the_one_asked_for() {
+        let missing = || SendError::Unavailable { backend: Backend::Ring, why: String::new() };
+        assert!(Stop::Send(SendError::NoneAvailable(Box::new(missing()))).is_of_raw_sockets());
+        assert!(!Stop::Send(missing()).is_of_raw_sockets());
     }
 }

@@ -23,8 +23,11 @@ pub enum SendError {
         /// The reason.
         why: String,
     },
+    /// No backend is available here; this is the error of the last one tried.
+    #[error("packets cannot be sent on time here: {0}")]
+    NoneAvailable(#[source] Box<Self>),
     /// A frame is too long.
-    #[error("a frame of {bytes} bytes is too long: {bytes_max} is the most here")]
+    #[error("a frame of {bytes} bytes is too long: {bytes_max} is the most here, so send smaller packets")]
     TooLong {
         /// Its length.
         bytes: usize,

@@ -18,7 +18,6 @@ mod queue;
 mod quiet;
 pub mod realtime;
 mod ring;
-mod sequential;
 mod spin;
 mod stalls;
 mod stamps;
@@ -53,13 +52,11 @@ pub enum Backend {
     Xdp,
     /// Packets lie ready in a `PACKET_TX_RING`, and the kernel is woken when they are due.
     Ring,
-    /// Sleep, then `sendto`: the usual method, for comparison.
-    Sequential,
 }
 
 impl Backend {
     /// All of them, best first: the order they are tried in.
-    pub const ALL: [Self; 5] = [Self::TxtimeEtf, Self::TxtimeFq, Self::Xdp, Self::Ring, Self::Sequential];
+    pub const ALL: [Self; 4] = [Self::TxtimeEtf, Self::TxtimeFq, Self::Xdp, Self::Ring];
 
     /// Whether packets go around the queue disciplines of the interface.
     #[must_use]
@@ -75,7 +72,6 @@ impl fmt::Display for Backend {
             Self::TxtimeFq => "txtime-fq",
             Self::Xdp => "xdp",
             Self::Ring => "ring",
-            Self::Sequential => "sequential",
         })
     }
 }
@@ -168,12 +164,17 @@ pub trait Sender: Send {
 ///
 /// If raw sockets are not permitted, or the requested backend, or every backend, is unavailable.
 pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
-    if let Some(backend) = options.backend {
-        return open_one(backend, route, options);
+    match options.backend {
+        Some(backend) => open_one(backend, route, options),
+        None => first_available(|backend| open_one(backend, route, options)),
     }
+}
+
+/// Opens the best backend that is available.
+fn first_available<S>(open: impl Fn(Backend) -> Result<S, SendError>) -> Result<S, SendError> {
     let mut last = SendError::NotPermitted;
     for backend in Backend::ALL {
-        match open_one(backend, route, options) {
+        match open(backend) {
             Ok(sender) => return Ok(sender),
             // Without the right to raw sockets, every other backend fails as well.
             Err(SendError::NotPermitted) => return Err(SendError::NotPermitted),
@@ -183,7 +184,10 @@ pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendErro
             }
         }
     }
-    Err(last)
+    Err(match last {
+        unavailable @ SendError::Unavailable { .. } => SendError::NoneAvailable(Box::new(unavailable)),
+        other => other,
+    })
 }
 
 fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
@@ -191,6 +195,24 @@ fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn
         Backend::TxtimeEtf | Backend::TxtimeFq => Box::new(txtime::Txtime::open(backend, route, options)?),
         Backend::Xdp => Box::new(xdp::open(route, options)?),
         Backend::Ring => Box::new(ring::open(route, options)?),
-        Backend::Sequential => Box::new(sequential::Sequential::open(route, options)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_any_backend_the_error_is_not_that_of_one() {
+        let none = first_available::<()>(|backend| Err(SendError::unavailable(backend, "no such socket")));
+        let Err(SendError::NoneAvailable(last)) = none else { panic!("{none:?}") };
+        assert!(matches!(*last, SendError::Unavailable { backend: Backend::Ring, .. }), "{last}");
+        let down = first_available::<()>(|_| Err(SendError::Down { interface: "eth0".into() }));
+        assert!(matches!(down, Err(SendError::Down { .. })));
+        let only_ring = first_available(|backend| match backend {
+            Backend::Ring => Ok(()),
+            other => Err(SendError::unavailable(other, "")),
+        });
+        assert!(only_ring.is_ok());
+    }
 }

@@ -33,11 +33,6 @@ impl PacketSocket {
         Ok(Self(socket))
     }
 
-    /// Sends one frame.
-    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        self.0.send(frame).map(drop)
-    }
-
     /// Returns the packets dropped for lack of buffer space since the last call.
     pub(crate) fn drops_since(&self) -> io::Result<u32> {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };

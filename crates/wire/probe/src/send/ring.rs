@@ -50,7 +50,7 @@ pub(super) fn open(route: &Route, options: Options) -> Result<SpinSender<Ring>, 
 impl Ring {
     fn open(index: u32, mtu: usize) -> io::Result<Self> {
         let socket = PacketSocket::sending(index)?;
-        // Powers of two from half a page on divide pages evenly. Frames above 16 KiB need `sequential`.
+        // Powers of two from half a page on divide pages evenly. Longer frames are refused: see `frame_bytes_max`.
         let place_bytes = (FRAME_OFFSET + ETHERNET_BYTES + mtu).next_power_of_two().clamp(2048, 16_384);
         let block_bytes = place_bytes.max(4096);
         let bytes = PLACES * place_bytes;

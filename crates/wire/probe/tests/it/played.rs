@@ -51,7 +51,7 @@ impl Played {
         let over = Arc::new(AtomicBool::new(false));
         // A socket stays in the namespace in which it was opened, whichever thread uses it.
         let (capture, sender) = net.on(FAR, || {
-            let backend = Some(Backend::Sequential);
+            let backend = Some(Backend::Ring);
             let options = send::Options { backend, pre_dispatch: PreDispatch::Initial, realtime: false, cpu: None };
             (Capture::open(&route).unwrap(), send::open(&route, options).unwrap())
         });

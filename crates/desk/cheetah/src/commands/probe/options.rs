@@ -21,8 +21,7 @@ pub struct PacketArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// How to send on time: auto, txtime (the kernel holds packets; takes the FQ or ETF queue discipline), xdp, ring, or
-    /// sequential
+    /// How to send on time: auto, txtime (the kernel holds packets; takes the FQ or ETF queue discipline), xdp, or ring
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: Wanted,
 
@@ -99,7 +98,7 @@ impl FromStr for Wanted {
                 .into_iter()
                 .find(|backend| backend.to_string() == text)
                 .map(Self::One)
-                .ok_or_else(|| "choose auto, txtime, xdp, ring or sequential".into()),
+                .ok_or_else(|| "choose auto, txtime, xdp or ring".into()),
         }
     }
 }
