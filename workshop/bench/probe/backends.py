@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Mapping
 
 from bench.harness.rounds import interleave
-from bench.probe.seed import CROSS, THREE, cross_traffic
+from bench.probe.seed import CROSS, cross_traffic
 from bench.probe.senders import Sender, ours, serve_iperf3
 from bench.probe.stand import Stand, burners, stand
 from bench.probe.tables import Table, save
-from bench.probe.trains import TrainRequest, TrainResults, Which, gap_errors_us, gaps_us, percentile
+from bench.probe.trains import TRAINS, TrainRequest, TrainResults, Which, gap_errors_us, gaps_us, percentile
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
@@ -28,8 +28,7 @@ GAPS_US = (0, 10, 50, 242, 1000)
 EQUAL_SHARE = 0.05
 NOTE = (
     "p99 of the gap error in µs over all rounds; back to back, the median gap. The best of a condition by trains without host "
-    "disturbance, and those within 5 % of it, are bold. A "
-    "backend that is bold nowhere here, nor best in the simulated machine, wins nowhere."
+    "disturbance, and those within 5 % of it, are bold. A backend that is bold nowhere here, nor best in the simulated machine, wins nowhere."
 )
 
 
@@ -76,7 +75,7 @@ def _cells(sent: TrainResults, gap_us: int, is_best: bool) -> list[str]:
     cells = []
     for which in Which:
         one = value(sent, gap_us, which)
-        cell = "none" if one is None else short(one)
+        cell = sent.none(which) if one is None else f"{short(one)} ({sent.count(which)})"
         cells.append(f"**{cell}**" if is_best and which is Which.UNDISTURBED else cell)
     return cells
 
@@ -92,7 +91,7 @@ def _turn(send: Sender, at: Stand, asked: TrainRequest) -> dict[str, object]:
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures all backends in turns under each condition."""
-    table = Table("Backends beside each other", ["condition", "backend", *THREE], note=NOTE)
+    table = Table("Backends beside each other", ["condition", "backend", *TRAINS], note=NOTE)
     wins = dict.fromkeys(BACKENDS, 0)
     with stand() as at:
         serve_iperf3(at)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections.abc import Callable, Sequence
 
 from bench.probe.paths import enter
 from bench.probe.stand import PORT, Judge, packets_program
 from bench.probe.tables import Table
-from bench.probe.trains import gaps_us, percentile, rates_bits, read_trains, split
+from bench.probe.trains import (
+    TRAINS,
+    SentTrain,
+    TrainResults,
+    gaps_us,
+    percentile,
+    rates_bits,
+    read_trains,
+    split,
+    three,
+)
 from bench.scratch import Scratch
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
@@ -37,8 +48,8 @@ def read_pcap(content: bytes) -> list[int]:
     return times
 
 
-def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Trains as seen by tcpdump and by the receiver."""
+def _measure(lab: Lab, scratch: Scratch, trains: int) -> dict[str, TrainResults]:
+    """Returns trains as seen by tcpdump and by the receiver."""
     node = lab.nodes[0]
     captured = os.path.join(scratch.dir, "captured.pcap")
     judge = Judge(node.namespace, "eth0")
@@ -66,32 +77,40 @@ def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], 
     printed = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
     time.sleep(0.3)
     tcpdump.stop()
-    starts = [train[0] for train in read_trains(printed)[0]]
+    due, _, host_ns = read_trains(printed)
+    starts = [train[0] for train in due]
     with open(captured, "rb") as file:
         stamped = read_pcap(file.read())
     offset = time.time_ns() - time.monotonic_ns()
-    return split([stamp - offset for stamp in stamped], starts), split(judge.collect(IP_BYTES), starts)
+    seen = {
+        "tcpdump at the sender": [stamp - offset for stamp in stamped],
+        "the receiver": judge.collect(IP_BYTES),
+    }
+    return {by: whole(split(stamps, starts), host_ns) for by, stamps in seen.items()}
+
+
+def whole(trains: Sequence[list[int]], host_ns: Sequence[int | None]) -> TrainResults:
+    """Returns the trains that were stamped whole."""
+    kept = [SentTrain(train, host_ns=host) for train, host in zip(trains, host_ns) if len(train) == PACKETS]
+    return TrainResults(kept, len(trains))
 
 
 def table(settings: Settings) -> Table:
     """Sends back-to-back trains over slower links."""
     made = Table(
         "A capture tool's timestamps: trains of 50 packets sent as fast as possible over a slower link",
-        [
-            "link (Mbit/s)",
-            "rate by tcpdump at the sender (Mbit/s)",
-            "rate at the receiver",
-            "gap by tcpdump (µs)",
-            "gap at the receiver",
-        ],
+        ["link (Mbit/s)", "median", "stamped by", *TRAINS],
         note="tcpdump's stamps are taken before a packet is on the wire: its rates are above the link's.",
     )
+    medians: dict[str, Callable[[TrainResults], str]] = {
+        "rate (Mbit/s)": lambda seen: f"{percentile(rates_bits(seen.arrived, IP_BYTES), 0.5) / 1e6:.1f}",
+        "gap (µs)": lambda seen: f"{percentile(gaps_us(seen.arrived), 0.5):.2f}",
+    }
     for rate_mbit in RATES_MBIT:
         link = Link(rate_mbit * 1_000_000, 500, spaced=True)
         with Scratch() as scratch, Lab(1, link=link) as lab:
-            by_tool, by_receiver = _measure(lab, scratch, 5 if settings.quick else 20)
-        rates = [f"{percentile(rates_bits(trains, IP_BYTES), 0.5) / 1e6:.1f}" for trains in (by_tool, by_receiver)]
-        gaps = [f"{percentile(gaps_us(trains), 0.5):.2f}" for trains in (by_tool, by_receiver)]
-        made.rows.append([str(rate_mbit), *rates, *gaps])
+            seen = _measure(lab, scratch, 5 if settings.quick else 20)
+        for what, judge in medians.items():
+            made.rows += [[str(rate_mbit), what, by, *three(trains, judge)] for by, trains in seen.items()]
     print(f"  {made.title}", flush=True)
     return made

@@ -13,7 +13,7 @@ from bench.probe.gaps import ERRORS, errors
 from bench.probe.senders import PROGRAMS, SPIN, Sender, ours
 from bench.probe.stand import PORT, RECEIVER, SENDER, SINK, Stand, burners, packets_program, stand
 from bench.probe.tables import Table, save
-from bench.probe.trains import TrainRequest, TrainResults, gaps_us, percentile
+from bench.probe.trains import TRAINS, SentTrain, TrainRequest, TrainResults, gaps_us, percentile, three
 from bench.settings import Settings
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
@@ -25,6 +25,8 @@ SLEEPS_US = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 FIFO = ("chrt", "--fifo", "40")
 FLOWS = (0, 1, 4, 16, 32)
 FLOW_PACKETS_A_SECOND, FLOW_BYTES = 1000, 512
+# Packets of a burst that are judged together: see `workshop/bench/packets/src/small.rs`; also the most packets of a train of ours.
+BLOCK = 10_000
 # IP and UDP or TCP headers, without a payload.
 BURST_BYTES = {"tcp": 40, "udp": 28}
 
@@ -71,36 +73,52 @@ def oversleeping(settings: Settings) -> Table:
     return table
 
 
-def _burst(protocol: str, at: Stand, count: int) -> list[int]:
-    """Sends that many packets by raw sockets; returns when they arrived."""
+def blocks(arrived: Sequence[int], host_ns: Sequence[int], count: int) -> TrainResults:
+    """Returns a burst as trains of [`BLOCK`] packets, each with the host's longest stall; as one train if packets are missing, since it
+    is not known which."""
+    if len(arrived) != count:
+        return TrainResults([SentTrain(sorted(arrived), host_ns=max(host_ns, default=None))] if arrived else [], 1)
+    begins = range(0, count, BLOCK)
+    known: Sequence[int | None] = host_ns if len(host_ns) == len(begins) else [None] * len(begins)
+    ordered = sorted(arrived)
+    trains = [SentTrain(ordered[begin : begin + BLOCK], host_ns=host) for begin, host in zip(begins, known)]
+    return TrainResults(trains, len(trains))
+
+
+def _burst(protocol: str, at: Stand, count: int) -> TrainResults:
+    """Sends that many packets by raw sockets."""
     at.judge.collect(BURST_BYTES[protocol])
-    run(at.enter([packets_program(), "burst", protocol, f"{SINK}:{PORT}", SENDER, str(count)]), 60)
-    return at.judge.collect(BURST_BYTES[protocol])
+    printed = run(at.enter([packets_program(), "burst", protocol, f"{SINK}:{PORT}", SENDER, str(count)]), 60)
+    host_ns = [int(line.removeprefix("host ")) for line in printed.splitlines()]
+    return blocks(at.judge.collect(BURST_BYTES[protocol]), host_ns, count)
 
 
-def _trains(backend: str, at: Stand, count: int) -> list[list[int]]:
-    """Sends that many packets by `cheetah probe`, in its longest trains; returns when they arrived."""
-    packets = min(count, 10_000)
-    return ours("--backend", backend)(at, TrainRequest(packets, 0, count // packets, 60)).arrived
+def _trains(backend: str, at: Stand, count: int) -> TrainResults:
+    """Sends that many packets by `cheetah probe`, in its longest trains."""
+    packets = min(count, BLOCK)
+    return ours("--backend", backend)(at, TrainRequest(packets, 0, count // packets, 60))
+
+
+def _smallest(sent: TrainResults) -> str:
+    gaps = gaps_us(sent.arrived)
+    return " / ".join([short(min(gaps)), *_spread(gaps)]) if gaps else ""
 
 
 def smallest_gaps(at: Stand, settings: Settings) -> Table:
     """Slide 8: identical packets sent as fast as possible."""
-    count = 10_000 if settings.quick else 100_000
+    count = BLOCK if settings.quick else 10 * BLOCK
     table = Table(
-        f"{count:,} identical packets sent as fast as possible (gap, µs)",
-        ["sender", "arrived", "smallest", "p1", "median", "p99", "largest"],
+        f"{count:,} identical packets sent as fast as possible (gap: smallest / p1 / median / p99 / largest, µs)",
+        ["sender", "arrived", *TRAINS],
+        note=f"A train is {BLOCK:,} packets; raw sockets send all of them without a pause, and have no self-check.",
     )
-    senders: dict[str, Callable[[], list[list[int]]]] = {
-        f"raw socket, {protocol.upper()}": functools.partial(lambda name: [_burst(name, at, count)], protocol)
-        for protocol in BURST_BYTES
+    senders: dict[str, Callable[[], TrainResults]] = {
+        f"raw socket, {protocol.upper()}": functools.partial(_burst, protocol, at, count) for protocol in BURST_BYTES
     }
     senders |= {f"cheetah probe, {name}, UDP": functools.partial(_trains, name, at, count) for name in ("ring", "xdp")}
     for name, send in senders.items():
-        arrived = send()
-        gaps = gaps_us(arrived)
-        smallest = short(min(gaps)) if gaps else ""
-        table.rows.append([name, str(sum(map(len, arrived))), smallest, *_spread(gaps)])
+        sent = send()
+        table.rows.append([name, str(sum(map(len, sent.arrived))), *three(sent, _smallest)])
     return table
 
 

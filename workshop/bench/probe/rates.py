@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 
 from bench.harness.rounds import interleave
 from bench.probe.gaps import ALLOWED, ERRORS, PEER_SHARE, errors
-from bench.probe.seed import CROSS, RATES_MBIT, THREE, cross_traffic
+from bench.probe.seed import CROSS, RATES_MBIT, cross_traffic
 from bench.probe.senders import OURS, PROGRAMS, SPIN, Sender, ours, serve_iperf3
 from bench.probe.stand import Stand, stand
 from bench.probe.tables import Table, save
 from bench.probe.trains import (
+    TRAINS,
     TrainRequest,
     TrainResults,
     Which,
@@ -20,6 +21,7 @@ from bench.probe.trains import (
     gap_of_rate_ns,
     percentile,
     rates_bits,
+    three,
 )
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
@@ -35,8 +37,9 @@ ERROR_PERCENT_MIN = 0.01
 NOTE = (
     "Bars count trains that the host of the virtual machine did not disturb. A rate is that of a train of 50 packets of 1514 bytes from "
     "its first arrival to its last; its error is that of the median train, and counts as 0.01 % if it is smaller. Cross traffic is TCP "
-    "(iperf3) through the same interface. A veth pair has no queue discipline, and takes no lock for its queue, so a second queue for the "
-    "probe's packets would change nothing."
+    "(iperf3) through the same interface. A queue of its own for the probe's packets would change nothing here: the driver of veth pairs "
+    "has no queue discipline (IFF_NO_QUEUE) and takes no lock for a queue (LLTX), so packets never wait for each other before it, and behind "
+    "it all packets that a processor sent are in that processor's backlog, whichever queue they came from."
 )
 
 
@@ -102,14 +105,13 @@ def cross_figure(level: str, values: Mapping[str, list[float]]) -> Figure:
 
 def _actual(sent: TrainResults) -> list[str]:
     """Returns the median rate in Mbit/s of all trains, of those without host disturbance, and of those accepted."""
-    found = (rates_bits(sent.only(which).arrived, IP_BYTES) for which in Which)
-    return [f"{percentile(rates, 0.5) / 1e6:.2f}" if rates else "none" for rates in found]
+    return three(sent, lambda counted: f"{percentile(rates_bits(counted.arrived, IP_BYTES), 0.5) / 1e6:.2f}")
 
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures every rate, then every level of cross traffic."""
     figures: list[Figure] = []
-    by_rate = Table("Set rates (actual rate, median of trains, Mbit/s)", ["asked", "sender", *THREE])
+    by_rate = Table("Set rates (actual rate, median of trains, Mbit/s)", ["asked", "sender", *TRAINS])
     by_level = Table(f"Error of a gap of {GAP_US} µs with cross traffic (µs)", ["cross traffic", "sender", *ERRORS])
     by_level.note = NOTE
     with stand() as at:

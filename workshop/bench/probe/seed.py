@@ -5,6 +5,7 @@ stands in for the capture card; "sequential" is the paper's naive sender: a raw 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,14 +15,15 @@ from bench.probe.senders import MMSG, PROGRAMS, SEQUENTIAL, SPIN, Sender, ours
 from bench.probe.stand import PORT, RECEIVER, Stand, burners
 from bench.probe.tables import Plot, Table
 from bench.probe.trains import (
+    TRAINS,
     TrainRequest,
     TrainResults,
-    Which,
     gap_of_rate_ns,
     gaps_us,
     percentile,
     rates_bits,
     stamp_errors_us,
+    three,
 )
 from bench.settings import Settings
 from cheetah.bench.figure import Figure
@@ -69,16 +71,12 @@ def _rows(
 
 
 def _three(judge: Callable[[TrainResults], str]) -> Callable[[TrainResults], list[str]]:
-    """Returns the cells of all trains, of those without host disturbance, and of those accepted."""
-    return lambda sent: [judge(sent.only(which)) if sent.only(which).sent else "none" for which in Which]
-
-
-THREE = [which.value for which in Which]
+    return functools.partial(three, judge=judge)
 
 
 def at_idle(at: Stand, settings: Settings) -> Table:
     """Slide 17: gaps of trains at idle."""
-    table = Table("Gap of trains at idle (median, µs)", ["asked", "sender", *THREE])
+    table = Table("Gap of trains at idle (median, µs)", ["asked", "sender", *TRAINS])
     median = _three(lambda sent: _cells(gaps_us(sent.arrived), 0.5)[0])
     for gap_us in GAPS_US:
         table.rows += _rows(at, settings, (str(gap_us), gap_us * 1000), MODELS, median)
@@ -125,15 +123,13 @@ def periods(at: Stand, settings: Settings) -> Table:
 def pairs(at: Stand, settings: Settings) -> Table:
     """Slide 20: the gap of packet pairs, hence the highest measurable capacity."""
     senders = {
-        SEQUENTIAL: MODELS[SEQUENTIAL],
-        "on-the-fly pre-dispatch": MODELS["on-the-fly pre-dispatch"],
-        "initial pre-dispatch": MODELS["initial pre-dispatch"],
+        **MODELS,
         SPIN: PROGRAMS[SPIN],
         MMSG: PROGRAMS[MMSG],
     }
     table = Table(
         "Packet pairs, as close as they can be (gap p5 / median / p95, µs; highest measurable capacity, Mbit/s)",
-        ["sender", *THREE],
+        ["sender", *TRAINS],
     )
     sent = {name: TrainResults([]) for name in senders}
     # Interleaved, so that all senders meet the same load.
@@ -154,20 +150,24 @@ def stamps(at: Stand, settings: Settings) -> Table:
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     table = Table(
         "Error of the time at which a packet left, as reported by its sender (received − reported; median / p1 / p99, µs)",
-        ["gap", "sender", *THREE],
+        ["gap", "sender", *TRAINS],
     )
     cells = _three(lambda sent: " / ".join(_cells(stamp_errors_us(sent), 0.5, 0.01, 0.99)))
     table.rows = _rows(at, settings, ("50 µs", 50_000), senders, cells)
     return table
 
 
+def _rate_mbit(counted: TrainResults) -> str:
+    return f"{percentile(rates_bits(counted.arrived, 1500), 0.5) / 1e6:.2f}"
+
+
 def rates(at: Stand, settings: Settings) -> Table:
     """Slides 24 and 25: trains of 50 packets at set rates."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     table = Table(
-        "Trains of 50 packets of 1514 bytes at set rates (actual rate, median, Mbit/s)", ["asked", "sender", *THREE]
+        "Trains of 50 packets of 1514 bytes at set rates (actual rate, median, Mbit/s)", ["asked", "sender", *TRAINS]
     )
-    actual = _three(lambda sent: f"{percentile(rates_bits(sent.arrived, 1500), 0.5) / 1e6:.2f}")
+    actual = _three(_rate_mbit)
     for rate_mbit in RATES_MBIT:
         table.rows += _rows(at, settings, (str(rate_mbit), gap_of_rate_ns(rate_mbit * 1e6)), senders, actual)
     return table
@@ -178,7 +178,7 @@ def delay_at_50_mbit(at: Stand, settings: Settings) -> Table:
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     table = Table(
         "Delay between packets at 50 Mbit/s, which is 242.2 µs in theory (p1 / p5 / median / p95 / p99, µs)",
-        ["rate", "sender", *THREE],
+        ["rate", "sender", *TRAINS],
     )
     shares = (0.01, 0.05, 0.5, 0.95, 0.99)
     cells = _three(lambda sent: " / ".join(f"{percentile(gaps_us(sent.arrived), share):.2f}" for share in shares))
@@ -191,14 +191,14 @@ def by_load(at: Stand, settings: Settings) -> Table:
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     count = os.cpu_count() or 1
     table = Table(
-        "Interference by processor load: 50 Mbit/s asked (actual Mbit/s of all trains; gap error, µs)",
-        ["processes that burn, a processor", "sender", "actual rate", *ERRORS],
+        "Interference by processor load: 50 Mbit/s asked (actual rate, median, Mbit/s; gap error, µs)",
+        ["processes that burn, a processor", "sender", *(f"actual rate, {head}" for head in TRAINS), *ERRORS],
     )
     gap_ns = gap_of_rate_ns(50e6)
+    actual = _three(_rate_mbit)
 
     def cells(sent: TrainResults) -> list[str]:
-        actual = rates_bits(sent.arrived, 1500)
-        return [f"{percentile(actual, 0.5) / 1e6:.2f}" if actual else "none", *errors(sent, gap_ns)]
+        return [*actual(sent), *errors(sent, gap_ns)]
 
     for burning in (0, max(1, count // 2), count, 2 * count):
         with burners(burning):

@@ -12,7 +12,7 @@ from bench.probe.trains import Arrivals, TrainRequest, read_arrivals
 from bench.scratch import Scratch
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
-from lab import crate
+from lab import crate, relay
 from lab.namespace import Namespace
 from lab.network import Lab
 
@@ -20,8 +20,13 @@ PACKETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 """The crate of the programs that send and receive."""
 PORT = 40_000
 INTERFACE = "wire0"
-# How the judge is kept from waiting: plain, rps or threaded.
-PLAIN, JUDGE_VARIABLE = "plain", "BENCH_JUDGE"
+# How the judge is kept from waiting.
+PLAIN, RPS, THREADED = "plain", "rps", "threaded"
+JUDGES = {
+    PLAIN: "arrivals are processed where they come",
+    RPS: "the last processor processes arrivals (RPS); its ksoftirqd has SCHED_FIFO 45, and no sender runs there",
+    THREADED: "a kernel thread with SCHED_FIFO 45 on the last processor processes arrivals (threaded NAPI), and no sender runs there",
+}
 SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
 # Packets to this address arrive at the receiver's interface and are dropped there as another host's, so that the processor
 # that sends them does not have to answer them in between.
@@ -79,7 +84,7 @@ class Stand:
     """A sending and a receiving machine with a veth pair between them, whose far end stamps packets on arrival. It
     stands in for a network card and a capture card on its wire."""
 
-    def __init__(self, scratch: Scratch, lab: Lab) -> None:
+    def __init__(self, scratch: Scratch, lab: Lab, judged: str = PLAIN) -> None:
         self.scratch = scratch
         self.sender, self.receiver = lab.examiner, lab.nodes[0].namespace
         argv = ["ip", "link", "add", INTERFACE, "numtxqueues", "1", "type", "veth", "peer", "name", INTERFACE]
@@ -87,14 +92,15 @@ class Stand:
         for machine, address in ((self.sender, SENDER), (self.receiver, RECEIVER)):
             machine.run(["ip", "address", "add", f"{address}/24", "dev", INTERFACE])
             machine.run(["ip", "link", "set", INTERFACE, "up"])
-        self.judged_by = isolate(scratch, self.receiver, INTERFACE, os.environ.get(JUDGE_VARIABLE, PLAIN))
+        self._beside = relay.beside_prefix() if judged != PLAIN else []
+        isolate(self, judged)
         self.judge = Judge(self.receiver, INTERFACE)
         scratch.at_exit(self.judge.stop)
         self.sender.run(["ip", "neigh", "replace", SINK, "lladdr", SINK_MAC, "dev", INTERFACE])
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """Returns the command line that runs `argv` on the sending machine."""
-        return self.sender.command(argv)
+        return self.sender.command([*self._beside, *argv])
 
     def program(self, way: str, asked: TrainRequest, interval_us: int = 1000) -> str:
         """Sends trains by `workshop/bench/packets`; returns its output."""
@@ -102,37 +108,32 @@ class Stand:
         return str(run(self.enter([packets_program(), way, f"{SINK}:{PORT}", *map(str, numbers)]), 120))
 
 
-def isolate(scratch: Scratch, machine: Namespace, interface: str, way: str) -> str:
-    """Keeps the processing of arrivals from waiting behind busy loops; returns how, for the row."""
-    queue, last = f"/sys/class/net/{interface}", (os.cpu_count() or 1) - 1
-    described, script = {
-        PLAIN: ("arrivals are processed where they come", ""),
-        "rps": (
-            f"arrivals are processed on processor {last} (RPS), whose ksoftirqd has SCHED_FIFO 45",
-            f"echo {1 << last:x} > {queue}/queues/rx-0/rps_cpus",
-        ),
-        "threaded": (
-            "arrivals are processed by a kernel thread with SCHED_FIFO 45 (threaded NAPI)",
-            f"ethtool -K {interface} gro on && echo 1 > {queue}/threaded",
-        ),
-    }.get(way, ("", ""))
-    if not described:
-        raise BenchError(f"{JUDGE_VARIABLE} is '{way}'; there are {PLAIN}, rps, threaded")
-    if script:
-        # The files of interfaces are those of a namespace only where sysfs was mounted in it.
-        run(["ip", "netns", "exec", machine.name, "sh", "-c", script])
-        for thread in run(["pgrep", f"^ksoftirqd/{last}$" if way == "rps" else f"^napi/{interface}-"]).split():
+def isolate(at: Stand, judged: str) -> None:
+    """Keeps the processing of arrivals from waiting behind busy loops. Raises BenchError where that is not possible."""
+    last = (os.cpu_count() or 1) - 1
+    # The files of interfaces are those of a namespace only where sysfs was mounted in it.
+    within = ["ip", "netns", "exec", at.receiver.name, "sh", "-c"]
+    queue = f"/sys/class/net/{INTERFACE}"
+    if judged == RPS:
+        run([*within, f"echo {1 << last:x} > {queue}/queues/rx-0/rps_cpus"])
+        thread = run(["pgrep", f"^ksoftirqd/{last}$"]).strip()
+        at.scratch.at_exit(lambda: run(["chrt", "--other", "--pid", "0", thread]))
+        run(["chrt", "--fifo", "--pid", "45", thread])
+    elif judged == THREADED:
+        # Where the sender's interface segments, packets that cannot be aggregated do not take the way of NAPI.
+        at.sender.run(["ethtool", "-K", INTERFACE, "tso", "off"])
+        at.receiver.run(["ethtool", "-K", INTERFACE, "gro", "on"])
+        run([*within, f"echo 1 > {queue}/threaded"])
+        for thread in run(["pgrep", f"^napi/{INTERFACE}-"]).split():
+            run(["taskset", "--cpu-list", "--pid", str(last), thread])
             run(["chrt", "--fifo", "--pid", "45", thread])
-            if way == "rps":
-                scratch.at_exit(lambda thread=thread: run(["chrt", "--other", "--pid", "0", thread]))
-    return described
 
 
 @contextlib.contextmanager
-def stand() -> Iterator[Stand]:
+def stand(judged: str = PLAIN) -> Iterator[Stand]:
     """Sets up a stand for the `with` block."""
     with Scratch() as scratch, Lab(1, None) as lab:
-        yield Stand(scratch, lab)
+        yield Stand(scratch, lab, judged)
 
 
 @contextlib.contextmanager

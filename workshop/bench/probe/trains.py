@@ -35,6 +35,10 @@ class Which(enum.Enum):
     ACCEPTED = "accepted"
 
 
+TRAINS = [f"{which.value} (trains)" for which in Which]
+"""The heads of columns that show each."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SentTrain:
     """A train that arrived whole. Times are nanoseconds of the monotonic clock."""
@@ -82,6 +86,16 @@ class TrainResults:
         }
         return TrainResults(list(filter(counts[which], self.sent)), self.trains, self.backend)
 
+    def count(self, which: Which) -> str:
+        """Returns the number of trains that count; of all of them, also the number sent if some did not arrive whole."""
+        counted = len(self.only(which).sent)
+        return f"{counted} of {self.trains}" if which is Which.ALL and counted != self.trains else str(counted)
+
+    def none(self, which: Which) -> str:
+        """Returns a table's word for no train that counts: a dash if the sender has no self-check that could accept one."""
+        has_check = any(train.accepted is not None for train in self.sent)
+        return "none" if has_check or which is not Which.ACCEPTED else "–"
+
     def share(self, which: Which) -> float:
         """Returns the share of the trains that count."""
         return len(self.only(which).sent) / self.trains if self.trains else 0.0
@@ -107,6 +121,12 @@ def split(arrived: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
                 train.append(ordered[at])
             at += 1
     return trains
+
+
+def three(sent: TrainResults, judge: Callable[[TrainResults], str]) -> list[str]:
+    """Returns the cells of all trains, of those without host disturbance, and of those accepted, each with its number of trains."""
+    counted = ((which, sent.only(which)) for which in Which)
+    return [f"{judge(some)} ({sent.count(which)})" if some.sent else sent.none(which) for which, some in counted]
 
 
 def gaps_us(trains: Iterable[Sequence[int]]) -> list[float]:

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from bench.probe import available, backends, rates, shapes, simulated, stages, txtime
-from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
+from bench.probe import available, backends, clocks, rates, shapes, simulated, stages, txtime
+from bench.probe.capture import HEADER, PACKETS, PCAP_NANOSECONDS, RECORD, read_pcap, whole
 from bench.probe.gaps import errors
 from bench.probe.paths import emulated_ms
 from bench.probe.tables import Table
@@ -26,6 +26,7 @@ from bench.probe.trains import (
     read_trains,
     split,
     stamp_errors_us,
+    three,
 )
 from bench.report.curves import Chart, distribution, histogram, render
 from cheetah.bench.failure import BenchError
@@ -62,6 +63,28 @@ def test_trains_disturbed_by_the_host_and_spoiled_ones_are_shown_apart() -> None
     assert errors(TrainResults([disturbed], 1), 50_000)[1:] == ["none", "none"]
 
 
+def test_a_sender_without_self_check_has_a_dash_and_trains_in_part_are_counted() -> None:
+    sent = TrainResults([SentTrain([0, 50_000], host_ns=0), SentTrain([0, 70_000], host_ns=25_000)], 3)
+    assert errors(sent, 50_000) == ["0 / 20.0 (2 of 3)", "0 / 0 (1)", "–"]
+    assert three(TrainResults([], 2), lambda _: "unused") == ["none", "none", "–"]
+
+
+def test_a_burst_is_judged_in_blocks_unless_packets_are_missing() -> None:
+    arrived = list(range(0, 2 * clocks.BLOCK * 3000, 3000))
+    sent = clocks.blocks(arrived, [0, 25_000], len(arrived))
+    assert [len(sent.only(which).sent) for which in Which] == [2, 1, 0]
+    assert sent.sent[1].arrived[0] == clocks.BLOCK * 3000
+    assert [train.host_ns for train in clocks.blocks(arrived, [], len(arrived)).sent] == [None, None]
+    missing = clocks.blocks(arrived[1:], [0, 25_000], len(arrived))
+    assert (len(missing.sent), missing.sent[0].host_ns) == (1, 25_000)
+    assert clocks._smallest(sent) == "3.00 / 3.00 / 3.00 / 3.00 / 3.00"
+
+
+def test_trains_that_a_tool_stamped_in_part_are_counted_only() -> None:
+    seen = whole([list(range(PACKETS)), [1, 2]], [0, None])
+    assert (len(seen.sent), seen.count(Which.ALL)) == (1, "1 of 2")
+
+
 def test_the_stage_at_which_packets_were_delayed_is_told() -> None:
     late_sender = SentTrain([1_000, 91_000], [0, 90_000], [2_000, 92_000])
     cells = stages.row(TrainResults([late_sender], 1), 50_000)
@@ -69,6 +92,30 @@ def test_the_stage_at_which_packets_were_delayed_is_told() -> None:
     late_receiver = SentTrain([1_000, 51_000], [], [2_000, 92_000])
     cells = stages.row(TrainResults([late_receiver], 1), 50_000)
     assert (cells[0], cells[1].split(" / ")[1], cells[2].split(" / ")[1]) == ("not stamped", "0", "40.0")
+
+
+def test_the_parts_of_a_delay_and_whether_arrivals_wait_are_said_by_the_figures() -> None:
+    gap = stages.GAP_NS
+
+    def sent(late_ns: int, wait_ns: int) -> TrainResults:
+        left = [0, gap + late_ns]
+        arrived = [1_000, gap + late_ns + 1_000]
+        return TrainResults([SentTrain(arrived, left, [1_500, arrived[1] + 500 + wait_ns], host_ns=0)], 1)
+
+    judged = {(stages.PLAIN, loops, "xdp"): sent(2_000, 0) for loops in stages.LOADS}
+    said = stages.conclusion({**judged, (stages.RPS, 2, "xdp"): sent(3_000, 0)})
+    assert "xdp: 2.00 µs the sender, 0 µs the veth pair, 0 µs the receiver" in said
+    assert "is refuted: from arrival to processing p99 is at most 0.500 µs" in said
+    assert "by xdp is then 3.00 µs, beside 2.00 µs" in said
+    waiting = stages.conclusion({**judged, (stages.PLAIN, 2, "ring"): sent(0, 4_000_000)})
+    assert "is not refuted" in waiting and "4 000 µs with 2 busy loops" in waiting
+    assert stages.conclusion({}) == ""
+
+
+def test_each_sender_has_a_row_for_all_trains_those_without_host_disturbance_and_those_accepted() -> None:
+    rows = stages._rows({(stages.PLAIN, 0, "sequential"): TrainResults([SentTrain([0, stages.GAP_NS])], 1)})
+    assert [row[3] for row in rows] == ["all (1)", "without host disturbance (1)", "accepted (0)"]
+    assert rows[2][4:] == ["–"] * 5
 
 
 def test_a_rate_and_its_gap_are_two_sides() -> None:
@@ -167,7 +214,7 @@ def test_backends_that_are_equal_are_both_the_best() -> None:
     assert backends.value(TrainResults([disturbed], 1), 50) is None
     assert backends.value(TrainResults([SentTrain([0, 2_000])], 1), 0) == 2.0
     accepted = TrainResults([disturbed, SentTrain([0, 52_000], accepted=True)], 2)
-    assert backends._cells(accepted, 50, True) == ["40.0", "**2.00**", "2.00"]
+    assert backends._cells(accepted, 50, True) == ["40.0 (2)", "**2.00 (1)**", "2.00 (1)"]
 
 
 def test_a_rate_has_a_bound_and_a_peer_and_cross_traffic_a_peer() -> None:
