@@ -14,9 +14,12 @@ use crate::clock::Nanos;
 /// idling. It is also the longest spin for one packet.
 pub(super) const SPIN: Duration = Duration::from_micros(300);
 
+/// Shorter waits are spun altogether.
+pub(super) const SPIN_MAX: Duration = SPIN.saturating_mul(2);
+
 /// Sleeps until shortly before `due`, if that is far enough ahead. Returns whether it slept.
 pub(super) fn sleep_before(due: Nanos, watch: &mut StallWatch) -> bool {
-    let worth_it = due.since(Nanos::now()) > SPIN * 2;
+    let worth_it = due.since(Nanos::now()) > SPIN_MAX;
     if worth_it {
         sleep_until(due - SPIN);
         watch.woke(due - SPIN);
