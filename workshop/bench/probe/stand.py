@@ -123,7 +123,8 @@ def isolate(at: Stand, judged: str) -> None:
         # Where the sender's interface segments, packets that cannot be aggregated do not take the way of NAPI.
         at.sender.run(["ethtool", "-K", INTERFACE, "tso", "off"])
         at.receiver.run(["ethtool", "-K", INTERFACE, "gro", "on"])
-        run([*within, f"echo 1 > {queue}/threaded"])
+        # The kernel refused it once, and took it the next time.
+        run([*within, f"for try in 1 2 3 4; do echo 1 > {queue}/threaded && exit 0; sleep 0.5; done; exit 1"])
         for thread in run(["pgrep", f"^napi/{INTERFACE}-"]).split():
             run(["taskset", "--cpu-list", "--pid", str(last), thread])
             run(["chrt", "--fifo", "--pid", "45", thread])
