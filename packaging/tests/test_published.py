@@ -17,6 +17,7 @@ from conftest import program, run
 # With the time to install packages.
 pytestmark = pytest.mark.timeout(3600)
 LINTIAN_S = 1800
+ENVIRONMENT = "/usr/lib/cheetah/venv"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 bare = pytest.mark.parametrize("system", ["bookworm", "trixie"], indirect=True)
 
@@ -64,9 +65,21 @@ def test_the_package_for_debian_gives_every_verb_to_a_bare_system_without_a_netw
 ) -> None:
     put_image(system, tmp_path)
     shutil.copy(only(release, "*.deb"), system / "var/tmp/package.deb")
-    install = "apt-get install -q -y --no-install-recommends /var/tmp/package.deb"
-    said = inside(system, f"{install}\n{TRIAGE}")
+    inside(system, "apt-get install -q -y --no-install-recommends /var/tmp/package.deb")
+    environment = system / ENVIRONMENT[1:] / "lib"
+    # Modules are compiled for the one Python that is there.
+    [python] = {path.name.split(".")[-2] for path in environment.rglob("*.pyc")}
+    places = {path.relative_to(environment).parts[0] for path in environment.rglob("*.pyc")}
+    assert places == {"shared", python.replace("cpython-3", "python3.")}
+    said = inside(system, TRIAGE)
     assert was_listed(system, said), said
+    # As after another Python was installed.
+    inside(
+        system,
+        f"find {ENVIRONMENT} -name '*.pyc' -delete; dpkg-trigger --by-package=python3-minimal --no-await /usr/bin/python3",
+    )
+    inside(system, "dpkg --triggers-only --pending")
+    assert list(environment.rglob("*.pyc"))
     inside(system, "apt-get purge -q -y cheetah-forensics")
     assert not (system / "usr/lib/cheetah").exists() and not (system / "usr/bin/cheetah").exists()
 

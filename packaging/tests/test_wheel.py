@@ -144,11 +144,11 @@ def test_the_package_for_debian_has_the_verbs_that_run_in_python(
     assert re.search(r"Depends: libc6 \(>= 2\.\d+\)", run(program("dpkg-deb"), "--info", deb))
 
     run(dpkg, f"--root={system}", "--install", deb)
+    assert list((system / "usr/lib/cheetah").rglob("*.pyc")), "modules are compiled when they are installed"
     shutil.copy(disk(tmp_path), system / "var/tmp/disk.raw")
     triage = "cheetah triage /var/tmp/disk.raw --out /var/tmp/found; cheetah bench storage 2>&1 || test $? = 2"
     said = inside(system, triage, lent={sysconfig.get_path("purelib"): "mnt/lent"})
     assert "runs in Python" not in said
     assert "letter.txt" in (system / "var/tmp/found/bodyfile.txt").read_text()
-    assert list((system / "usr/lib/cheetah").rglob("__pycache__")), "modules are compiled when they are installed"
     run(dpkg, f"--root={system}", "--purge", "cheetah-forensics")
     assert not (system / "usr/lib/cheetah").exists()
