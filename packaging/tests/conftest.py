@@ -67,6 +67,14 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def rpm_into() -> Callable[[Path], tuple[str | Path, ...]]:
+    """The command rpm for a system, with a database of packages that knows of no others."""
+    rpm = program("rpm")
+    force = ("--force-debian",) if "--force-debian" in run(rpm, "--help") else ()
+    return lambda system: (rpm, "--root", system, "--dbpath", "/var/tmp/rpm", *force)
+
+
+@pytest.fixture
 def inside() -> Callable[..., str]:
     """Runs a script in a system, as its user root; returns its output. It is a machine of its own, without a network unless it is
     given this one's: its ports are free, and what it starts ends with it. Folders of this machine appear at other places there."""

@@ -84,6 +84,24 @@ def test_the_package_for_debian_gives_every_verb_to_a_bare_system_without_a_netw
     assert not (system / "usr/lib/cheetah").exists() and not (system / "usr/bin/cheetah").exists()
 
 
+@bare
+def test_the_package_for_fedora_gives_every_verb_to_a_bare_system(
+    system: Path,
+    release: Path,
+    inside: Callable[..., str],
+    rpm_into: Callable[[Path], tuple[str | Path, ...]],
+    tmp_path: Path,
+) -> None:
+    put_image(system, tmp_path)
+    rpm = rpm_into(system)
+    run(*rpm, "--nodeps", "--install", only(release, "*.rpm"))
+    assert list((system / ENVIRONMENT[1:]).rglob("*.pyc"))
+    said = inside(system, TRIAGE)
+    assert was_listed(system, said), said
+    run(*rpm, "--erase", "cheetah-forensics")
+    assert not (system / "usr/lib/cheetah").exists()
+
+
 def test_lintian_finds_nothing_wrong_with_the_published_package(release: Path) -> None:
     run(program("lintian"), "--allow-root", "--fail-on", "error,warning", only(release, "*.deb"), timeout_s=LINTIAN_S)
 
