@@ -366,6 +366,7 @@ impl<'a> Checker<'a> {
                 | CustodyEvent::KeyLent(_)
                 | CustodyEvent::Kept { .. }
                 | CustodyEvent::Verified(_)
+                | CustodyEvent::RedundancyCompared(_)
                 | CustodyEvent::Doubts { .. },
             ) if report.state == State::Use => {}
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
@@ -411,11 +412,16 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Keeps the last verification, until the content becomes another.
+/// Keeps the last verification and the last comparison, until the content becomes another.
 fn note_verification(report: &mut LogReport, event: Option<&CustodyEvent>, time: &str) {
     match event {
         Some(CustodyEvent::Verified(verified)) => {
             report.verified = Some(VerifiedAt { time: time.to_owned(), verified: (**verified).clone() });
+        }
+        Some(CustodyEvent::RedundancyCompared(compared)) => {
+            // Content that was rewritten was not verified since.
+            report.verified = report.verified.take().filter(|_| compared.data_pages_repaired == 0);
+            report.compared = Some((**compared).clone());
         }
         Some(
             CustodyEvent::Started(_)
@@ -426,7 +432,7 @@ fn note_verification(report: &mut LogReport, event: Option<&CustodyEvent>, time:
             | CustodyEvent::Kept { .. }
             | CustodyEvent::Wiped(_)
             | CustodyEvent::Destroyed { .. },
-        ) => report.verified = None,
+        ) => (report.verified, report.compared) = (None, None),
         _ => {}
     }
 }

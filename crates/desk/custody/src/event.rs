@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_control::receipt::Receipt;
 use cheetah_device::ByteRange;
+use cheetah_drive::file::NodePart;
 use cheetah_drive::lending::KeyLending;
 use cheetah_image::Hashes;
 use cheetah_unlock::{OpenedVolume, Outcome};
@@ -144,6 +145,8 @@ pub enum CustodyEvent {
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
+    /// The redundancy of a drive was read, and compared with the content.
+    RedundancyCompared(Box<RedundancyCompared>),
     /// A triage ended, and wrote its result.
     Triaged(Box<Triaged>),
     /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this
@@ -298,6 +301,28 @@ pub struct Verified {
     /// The problems, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+/// The result of comparing the redundancy of a drive with its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedundancyCompared {
+    /// Bytes of content that were compared.
+    pub compared_bytes: u64,
+    /// Bytes of content that were not, because a node is missing or the range is lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncompared_bytes: u64,
+    /// Rows of pages in which both contradict each other, and nothing shows which is right.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub undecided_rows: u64,
+    /// Pages of content that were wrong, and were rewritten.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub data_pages_repaired: u64,
+    /// Pages of redundancy that were wrong, and were rewritten.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub redundancy_pages_repaired: u64,
+    /// The parts of nodes in which both agree now; empty unless all was compared and decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<NodePart>,
 }
 
 // Serde passes a reference.

@@ -46,7 +46,10 @@ pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
 pub use custodian::Custodian;
-pub use event::{CustodyEvent, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, Span, Started, Verified, source};
+pub use event::{
+    CustodyEvent, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, RedundancyCompared, Span, Started, Verified,
+    source,
+};
 pub use filling::FillLog;
 pub use head::{Head, NotAHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::event::{Finished, Verified};
+use crate::event::{Finished, RedundancyCompared, Verified};
 use crate::key::KeyId;
 use crate::record::{ActingAs, PrevDigest};
 use crate::triage::Triaged;
@@ -76,6 +76,9 @@ pub struct LogReport {
     /// The last `verified` record, if no record after it says that the content became another.
     #[serde(skip)]
     pub verified: Option<VerifiedAt>,
+    /// The last comparison of the redundancy with the content, likewise.
+    #[serde(skip)]
+    pub compared: Option<RedundancyCompared>,
     /// The result in the last `triaged` record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triaged: Option<Triaged>,

@@ -9,7 +9,7 @@ use cheetah_error::Result;
 use serde::Serialize;
 
 use crate::file::digests::Digests;
-use crate::file::{DriveFile, ImageState, NodeSync, Set, places};
+use crate::file::{DriveFile, ImageState, NodePart, NodeSync, Set, SetNode, places};
 use crate::layout::kind::Layout;
 use crate::node::health::{NodeState, NodeStatus};
 
@@ -33,6 +33,17 @@ pub struct Known {
     pub verified: bool,
     /// The ranges of the image that are zeros, in order, none touching another.
     pub zeros: Vec<ByteRange>,
+    /// The parts of nodes in which the redundancy was compared with the content, and agreed.
+    pub compared: Vec<NodePart>,
+}
+
+impl Known {
+    /// Whether all that each node holds was compared. A verification reads one of several copies, and no parity, so of a drive
+    /// with redundancy it says nothing of a single node, unless the redundancy was compared with the content, too.
+    fn compared_all_of(&self, file: &DriveFile) -> Vec<bool> {
+        let is_compared = |node: &SetNode| !file.is_redundant() || self.compared.contains(&NodePart::from(node));
+        file.nodes().map(is_compared).collect()
+    }
 }
 
 /// The ranges of a drive's image that are zeros, by the digests made at load: none without digests, and none if the drive was
@@ -67,6 +78,7 @@ pub(crate) fn chart(
     let placed_bytes = if file.sealed.is_some() { file.capacity() } else { file.size };
     let holders = Holders::of(file);
     let bad = file.bad_ranges();
+    let compared = known.compared_all_of(file);
     let slices = (slices as u64).min(file.size);
     for index in 0..slices {
         let content = slice(file.size, index, slices);
@@ -77,7 +89,12 @@ pub(crate) fn chart(
             let cell = if held.contains(&node) { worst(state, status) } else { '.' };
             // A node stores no zeros. Of a sealed drive it stores ciphertext.
             let is_empty = cell == 'e' && status.used_bytes == Some(0) && file.sealed.is_none();
-            row.cells.push(if is_empty { 'z' } else { cell });
+            let is_compared = compared.get(node).is_some_and(|is_compared| *is_compared);
+            row.cells.push(match cell {
+                _ if is_empty => 'z',
+                'v' if !is_compared => 'r',
+                cell => cell,
+            });
         }
     }
     rows
@@ -97,8 +114,7 @@ fn content_state(file: &DriveFile, coverage: Option<&Coverage>, range: ByteRange
     let Some(range) = range.intersection(ByteRange::new(0, image.size)) else { return 'e' };
     let has_all = || match image.state {
         state if is_as_loaded(state) && is_within(&known.zeros, range) => 'z',
-        // A verification reads one of several copies, and no parity, so it says nothing of a single node then.
-        ImageState::Intact if known.verified && !file.is_redundant() => 'v',
+        ImageState::Intact if known.verified => 'v',
         _ => 'r',
     };
     match coverage {
@@ -279,7 +295,7 @@ mod tests {
     #[test]
     fn zeros_and_verified_content_are_shown_where_they_are_known_and_nowhere_else() {
         let file = with_image(example());
-        let known = Known { verified: true, zeros: vec![ByteRange::new(0, file.size / 4 + 1)] };
+        let known = Known { verified: true, zeros: vec![ByteRange::new(0, file.size / 4 + 1)], compared: Vec::new() };
         let letters = |file: &DriveFile, nodes: &[NodeStatus], known: &Known| -> String {
             let rows = chart(file, nodes, None, 8, known);
             let worst = |slice: usize| rows.iter().map(|row| row.cells.as_bytes()[slice]).find(|cell| *cell != b'.');
@@ -298,6 +314,23 @@ mod tests {
         assert_eq!(letters(&file, &nodes, &known), "zzrrrrrr");
         nodes.iter_mut().for_each(|node| node.state = NodeState::Restarted);
         assert_eq!(letters(&file, &nodes, &known), "llllllll");
+    }
+
+    #[test]
+    fn a_node_of_a_redundant_drive_is_verified_only_if_its_part_was_compared_with_the_redundancy() {
+        let mut file = with_image(redundant());
+        let compared: Vec<_> = file.nodes().map(NodePart::from).collect();
+        let known = Known { verified: true, compared, ..Known::default() };
+        let shown = |file: &DriveFile, known: &Known| -> Vec<String> {
+            chart(file, &statuses(file, &[]), None, 4, known).into_iter().map(|row| row.cells).collect()
+        };
+        assert!(shown(&file, &known).iter().all(|cells| cells == "vvvv"));
+        let only_compared = Known { verified: false, ..known.clone() };
+        assert!(shown(&file, &only_compared).iter().all(|cells| cells == "rrrr"));
+        // Its part was computed anew, by another instance of the node.
+        file.sets[0].nodes[1].instance = Some("another".into());
+        let shown = shown(&file, &known);
+        assert_eq!((&*shown[0], &*shown[1]), ("vvvv", "rrrr"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use cheetah_custody::{DriveRecords, FillLog};
+use cheetah_custody::{CustodyEvent, DriveRecords, FillLog, RedundancyCompared};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::check::{CheckOptions, CheckReport, check};
@@ -16,7 +16,7 @@ use cheetah_source::LinkUse;
 
 use super::load::OpenImage;
 use super::options::{TimeoutArgs, source};
-use super::verify::Keys;
+use super::verify::{Keys, note_beside};
 use crate::answers::care::{Check, Keep, Range, Refetch, Repair};
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
@@ -169,6 +169,10 @@ async fn compare(args: &Args, (file, desk): (&DriveFile, &Desk), stop: &mut Stop
     };
     drop(progress);
     ui.answer(describe_check(args, &report), &Check { check: &report, drive: path_to_text(&args.drive) });
+    let event = CustodyEvent::RedundancyCompared(Box::new(record(&report)));
+    if let Err(failure) = note_beside(&args.drive, &event, desk, ui) {
+        ui.warn(format_args!("the result is not recorded in the custody log: {failure}"));
+    }
     if report.checked.is_sound() {
         return Ok(());
     }
@@ -177,6 +181,19 @@ async fn compare(args: &Args, (file, desk): (&DriveFile, &Desk), stop: &mut Stop
         missing => format!("run `cheetah repair {drive}` first: {}", missing.join("; ")),
     };
     Err(Failure::evidence(format!("the redundancy of {drive} is not known to be right; {next}")))
+}
+
+/// What the custody log has of a check.
+fn record(report: &CheckReport) -> RedundancyCompared {
+    let checked = &report.checked;
+    RedundancyCompared {
+        compared_bytes: checked.compared_bytes,
+        uncompared_bytes: checked.uncompared_bytes,
+        undecided_rows: checked.undecided_rows,
+        data_pages_repaired: checked.data_pages_repaired,
+        redundancy_pages_repaired: checked.redundancy_pages_repaired,
+        parts: report.parts.clone(),
+    }
 }
 
 fn describe_check(args: &Args, report: &CheckReport) -> String {

@@ -125,6 +125,26 @@ fn zeros_are_known_from_the_digests_and_verified_content_from_the_signed_log_alo
 }
 
 #[test]
+fn nodes_of_a_redundant_drive_are_verified_once_its_redundancy_was_compared_and_a_new_node_is_not() {
+    let (desk, [first, second, third]) = (Desk::new(), three("32MiB"));
+    let image = desk.file("disk.raw", &noise(4 * MIB, 7));
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &["--layout", "parity"]);
+    let shown = || -> Vec<String> {
+        let picture = cheetah(&["watch", "--once", &drive]).ok().json();
+        chart(&picture).iter().map(|cells| cells.chars().take(1).collect()).collect()
+    };
+    cheetah(&["verify", &drive]).ok();
+    assert_eq!(shown(), ["r", "r", "r"], "no parity was read");
+    cheetah(&["repair", &drive, "--check"]).ok();
+    assert_eq!(shown(), ["v", "v", "v"]);
+    second.kill();
+    let spare = Node::start("32MiB");
+    cheetah(&["repair", &drive, "--nodes", spare.address()]).ok();
+    assert_eq!(shown(), ["v", "r", "v"], "its part was computed, and compared with nothing");
+    drop((first, third));
+}
+
+#[test]
 fn a_verification_that_found_problems_is_in_the_sentence() {
     if !need::programs(&["qemu-io"]) {
         return;

@@ -154,7 +154,7 @@ impl CustodyLog {
         }
         let next = self.write(event, &end)?;
         self.end = Some(next);
-        self.note_head(&next, !matches!(event, CustodyEvent::Verified(_)));
+        self.note_head(&next, !matches!(event, CustodyEvent::Verified(_) | CustodyEvent::RedundancyCompared(_)));
         Ok(Receipt { seq: next.seq, sha256: hex(&next.prev) })
     }
 

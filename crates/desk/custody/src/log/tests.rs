@@ -1,6 +1,6 @@
 use super::*;
 use crate::check::check;
-use crate::event::{Finished, Started, Verified};
+use crate::event::{Finished, RedundancyCompared, Started, Verified};
 use crate::key::PublicKey;
 use crate::report::{Fault, LogReport, Problem, State};
 use cheetah_image::own_file::NotOurs;
@@ -91,6 +91,12 @@ fn a_log_passes_the_check_as_written() {
 fn the_last_verification_is_kept_until_the_content_becomes_another() {
     let desk = Desk::new();
     let verified = |report: &LogReport| report.verified.as_ref().map(|found| found.verified.size);
+    let compared = |data_pages_repaired| {
+        CustodyEvent::RedundancyCompared(Box::new(RedundancyCompared {
+            data_pages_repaired,
+            ..RedundancyCompared::default()
+        }))
+    };
     let mut lines = desk.six();
     assert_eq!(verified(&desk.check(&lines)), Some(0));
     assert_eq!(verified(&desk.check(&lines[..5])), None);
@@ -98,12 +104,17 @@ fn the_last_verification_is_kept_until_the_content_becomes_another() {
     for (event, expected) in [
         (CustodyEvent::Verified(Box::new(Verified { size: 7, ..Verified::default() })), Some(7)),
         (CustodyEvent::Doubts { doubts: Vec::new() }, Some(7)),
+        (compared(0), Some(7)),
+        (compared(1), None),
+        (CustodyEvent::Verified(Box::new(Verified { size: 8, ..Verified::default() })), Some(8)),
         (CustodyEvent::Refetched { source: serde_json::Value::Null, ranges: Vec::new(), bytes: 0 }, None),
     ] {
         log.append(&event).unwrap();
         lines = desk.lines();
         assert_eq!(verified(&desk.check(&lines)), expected, "{event:?}");
     }
+    assert_eq!(desk.check(&lines).compared, None);
+    assert!(desk.check(&lines[..lines.len() - 1]).compared.is_some());
 }
 
 #[test]

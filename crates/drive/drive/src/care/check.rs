@@ -6,8 +6,8 @@ use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::Checked;
 use serde::Serialize;
 
-use crate::file::DriveFile;
 use crate::file::set::DriveSet;
+use crate::file::{DriveFile, NodePart};
 use crate::node::open::NodeAccess;
 use crate::session::Session;
 use crate::set::newest::refresh;
@@ -31,6 +31,9 @@ pub struct CheckReport {
     pub checked: Checked,
     /// The nodes that are missing, a sentence each.
     pub missing: Vec<String>,
+    /// The parts of nodes all of whose units were compared and agree; empty if the check is not sound.
+    #[serde(skip)]
+    pub parts: Vec<NodePart>,
 }
 
 /// Checks a drive under its write lease; readers continue meanwhile. `progress` gets the bytes of data done.
@@ -49,7 +52,7 @@ pub async fn check(
     }
     let file = refresh(file, &options.session).await?;
     let access = NodeAccess { writable: true, connections: 2, session: options.session.clone(), exclusive: false };
-    let mut report = CheckReport { checked: Checked::default(), missing: Vec::new() };
+    let mut report = CheckReport { checked: Checked::default(), missing: Vec::new(), parts: Vec::new() };
     let mut before = 0;
     for set in DriveSet::all(&file) {
         let opened = open_writer(&set, options.force_lease, access.clone(), Arc::default()).await?;
@@ -59,6 +62,9 @@ pub async fn check(
         report.checked += checked.map_err(Error::device(format!("checking {}", file.name)))?;
         closed?;
         before += set.capacity();
+    }
+    if report.checked.is_sound() {
+        report.parts = file.nodes().map(NodePart::from).collect();
     }
     Ok(report)
 }

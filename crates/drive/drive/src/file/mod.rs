@@ -190,6 +190,22 @@ pub struct SetNode {
     pub receipt: Option<Box<Receipt>>,
 }
 
+/// A node's part of a drive. Another part is another export, or on another instance of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePart {
+    /// The NBD URI of the export.
+    pub nbd: String,
+    /// The instance of the node; absent for a foreign server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+impl From<&SetNode> for NodePart {
+    fn from(node: &SetNode) -> Self {
+        Self { nbd: node.nbd.clone(), instance: node.instance.clone() }
+    }
+}
+
 /// A node to which a part of a set is moving.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

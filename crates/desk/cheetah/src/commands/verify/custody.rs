@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::Keys;
 use crate::answers::verify::VerifyLog;
 use crate::commands::compared::wrapped;
+use crate::desk::Desk;
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -131,6 +132,16 @@ pub fn note_doubts(path: &Path, log: &LogReport, keys: &Keys, doubts: Vec<String
 /// Adds the result to the log at `path`, if the log is in order and signed with the verifier's own key.
 pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
     append(path, log, keys, &CustodyEvent::Verified(Box::new(verified)), ui);
+}
+
+/// Adds an event to the log beside the drive file at `path`, as [`note`] adds a result; nothing if there is no log.
+pub fn note_beside(path: &Path, event: &CustodyEvent, desk: &Desk, ui: Ui) -> Result<()> {
+    let path = CustodyLog::path_for(path);
+    if path.symlink_metadata().is_ok() {
+        let keys = Keys::of(&[], &[], desk)?;
+        append(&path, &verify_log(&path, &keys.known)?, &keys, event, ui);
+    }
+    Ok(())
 }
 
 fn append(path: &Path, log: &LogReport, keys: &Keys, event: &CustodyEvent, ui: Ui) {

@@ -19,6 +19,8 @@ use crate::failure::Result;
 use crate::room::archive;
 use crate::ui::Ui;
 
+pub use self::custody::note_beside;
+
 /// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Compare a drive or an image with its recorded digests and hashes")]

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use cheetah_custody::{Custodian, CustodyLog, DriveRecords, SigningKey};
+use cheetah_custody::{Custodian, CustodyLog, DriveRecords, SigningKey, VerifiedAt};
 use cheetah_drive::chart::{Known, zeros};
+use cheetah_drive::file::NodePart;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_error::Result;
 
@@ -51,28 +52,32 @@ impl Records {
             unread("the digests", &file.path, error);
             Vec::new()
         });
-        let verification = verification(file, custodian).unwrap_or_else(|error| {
+        let (verification, compared) = logged(file, custodian).unwrap_or_else(|error| {
             unread("the custody log", &file.path, error);
-            None
+            (None, Vec::new())
         });
         let verified = verification.as_ref().is_some_and(|verification| verification.holds);
-        Self { of, known: Known { verified, zeros }, verification }
+        Self { of, known: Known { verified, zeros, compared }, verification }
     }
 }
 
-/// The last verification that the drive's log records. A log that is not believed, or that disagrees with the drive file, says
-/// nothing.
-fn verification(file: &DriveFile, custodian: &Custodian) -> Result<Option<Verification>> {
+/// The last verification that the drive's log records, and the parts of nodes that were compared with the redundancy. A log that is
+/// not believed, or that disagrees with the drive file, says nothing.
+fn logged(file: &DriveFile, custodian: &Custodian) -> Result<(Option<Verification>, Vec<NodePart>)> {
     let keys = SigningKey::existing()?.iter().map(SigningKey::public).collect();
     let records = DriveRecords::read(file, &custodian.known(keys))?;
-    let log = records.log.filter(|_| records.problems.is_empty());
-    let Some(found) = log.and_then(|log| log.verified) else { return Ok(None) };
+    let Some(log) = records.log.filter(|_| records.problems.is_empty()) else { return Ok((None, Vec::new())) };
+    let parts = log.compared.map(|compared| compared.parts).unwrap_or_default();
+    Ok((log.verified.map(|found| verification(file, found)), parts))
+}
+
+fn verification(file: &DriveFile, found: VerifiedAt) -> Verification {
     let verified = found.verified;
     let is_same = verified.size == file.size && file.image.as_ref().is_some_and(|it| it.state == ImageState::Intact);
-    Ok(Some(Verification {
+    Verification {
         at: found.time,
         at_nodes_bytes: verified.at_nodes_bytes,
         holds: verified.ok && verified.digests && is_same,
         ok: verified.ok,
-    }))
+    }
 }
