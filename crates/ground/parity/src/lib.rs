@@ -1,4 +1,4 @@
-//! The erasure code of redundant drives: the parity shards P and Q of RAID 6.
+//! The erasure code of redundant drives and of Linux's arrays: the parity shards P and Q of RAID 6.
 //!
 //! A *stripe* is k equally long data shards D0, D1, … with one parity shard, P, or two, P and Q. Each byte of a parity
 //! shard depends on the bytes at the same offset of the data shards:
