@@ -28,6 +28,8 @@ pub struct Unlocked {
     /// The physical volumes of LVM2 that are not encrypted: the numbers of their partitions, `None` for the whole device, and
     /// their places.
     pub physical: Vec<(Option<u32>, ByteRange)>,
+    /// The members of arrays of Linux that are not encrypted, in the same way.
+    pub members: Vec<(Option<u32>, ByteRange)>,
     volumes: OpenedVolumes,
 }
 
@@ -74,13 +76,15 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
     let has_partitions = !tables.partitions.is_empty();
     let mut tried = Tried { device, keys, opened: Vec::new(), locked: Vec::new(), volumes: Vec::new() };
-    let (mut unnamed, mut physical) = (Vec::new(), Vec::new());
+    let (mut unnamed, mut physical, mut members) = (Vec::new(), Vec::new(), Vec::new());
     for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
         let identified = identify(device, range).await;
         if let Some(format) = locked_format(&identified) {
             tried.try_volume(partition, range, format).await;
         } else if identified.formats.iter().any(|format| format.name == LVM2) {
             physical.push((partition, range));
+        } else if identified.formats.iter().any(Format::is_linux_raid) {
+            members.push((partition, range));
         } else if identified.formats.is_empty() && (partition.is_some() || !has_partitions) {
             unnamed.push((partition, range));
         }
@@ -90,7 +94,7 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     }
     let Tried { mut opened, locked, volumes, .. } = tried;
     opened.sort_by_key(|volume| volume.partition);
-    Unlocked { opened, locked, physical, volumes: OpenedVolumes::new(volumes) }
+    Unlocked { opened, locked, physical, members, volumes: OpenedVolumes::new(volumes) }
 }
 
 /// The format of a volume, if it is one that a key may open.

@@ -1,12 +1,12 @@
-//! Surveys of volumes in memory, and logical volumes of disks in memory, for tests and fuzzing.
+//! Surveys of volumes in memory, and logical volumes and arrays of disks in memory, for tests and fuzzing.
 
-use cheetah_device::ByteRange;
 use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, Device as _};
 use futures::FutureExt as _;
 
-use crate::lvm::{Assembly, assemble_unchecked};
 use crate::recognise::{START_BYTES, recognise};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor, probed_ranges};
+use crate::{lvm, md};
 
 /// The result of a survey.
 #[derive(Debug, Default)]
@@ -92,7 +92,13 @@ pub fn drive<'a>(
 }
 
 /// Puts together the logical volumes of `disk`, which is one physical volume, whatever its checksums are.
-pub fn logical_volumes(disk: Vec<u8>) -> Assembly {
+pub fn logical_volumes(disk: Vec<u8>) -> lvm::Assembly {
     let whole = ByteRange::new(0, disk.len() as u64);
-    assemble_unchecked(&Memory::new(disk), &[whole]).now_or_never().unwrap_or_default()
+    lvm::assemble_unchecked(&Memory::new(disk), &[whole]).now_or_never().unwrap_or_default()
+}
+
+/// Puts together the arrays of `disk`, which is divided into members of `member_bytes`, whatever their checksums are.
+pub fn arrays(disk: &Memory, member_bytes: u64) -> md::Assembly {
+    let places: Vec<_> = ByteRange::new(0, disk.geometry().size).split_at_multiples(member_bytes).collect();
+    md::assemble_unchecked(disk, &places).now_or_never().unwrap_or_default()
 }

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod aff4;
+pub mod arrays;
 pub mod certificate;
 pub mod client_handshake;
 pub mod client_reply;
@@ -66,8 +67,9 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("aff4", aff4::run),
+    ("arrays", arrays::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),

@@ -47,6 +47,13 @@ pub struct Format {
     pub lock: Option<Lock>,
 }
 
+impl Format {
+    /// Whether it is that of a member of an array of Linux.
+    pub fn is_linux_raid(&self) -> bool {
+        self.name.starts_with(structure::LINUX_RAID)
+    }
+}
+
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
@@ -92,7 +99,7 @@ pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     if volume.len >= 2 * MD_ALIGNMENT {
         let at = volume.len / MD_ALIGNMENT * MD_ALIGNMENT - MD_ALIGNMENT;
         if structure::is_md_old(&pieces.read(at, 512, &mut found).await) {
-            found.add("member of a Linux software RAID (md 0.90)", "");
+            found.add(structure::MD_0_90, "");
         }
     }
     if found.formats.is_empty() {

@@ -4,6 +4,10 @@ use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 pub(super) const ZFS: &str = "member of a ZFS pool";
 pub(super) const DDF: [u8; 4] = [0xde, 0x11, 0xde, 0x11];
+/// How the names of members of arrays of Linux begin.
+pub(super) const LINUX_RAID: &str = "member of a Linux software RAID";
+pub(super) const MD_0_90: &str = "member of a Linux software RAID (md 0.90)";
+const MD_1_0: &str = "member of a Linux software RAID (md 1.0)";
 pub(super) const DDF_NAME: &str = "member of a RAID in the format of SNIA (DDF)";
 
 /// The place of the superblock of ext, HFS, Minix and others.
@@ -72,7 +76,7 @@ pub(super) fn of_tail(tail: &[u8], size: u64, found: &mut dyn FnMut(&'static str
     if let Some(at) = from_end(size - md_at.min(size))
         && tail.get(at..).is_some_and(|rest| rest.starts_with(b"\xfc\x4e\x2b\xa9\x01\0\0\0"))
     {
-        found("member of a Linux software RAID (md 1.0)");
+        found(MD_1_0);
     }
     // In the last whole 4 KiB, somewhere in the first numbers, by version.
     let drbd_at = (size / 4096 * 4096).saturating_sub(4096);

@@ -7,10 +7,11 @@ use futures::future::try_join_all;
 use futures::{StreamExt as _, stream};
 
 use super::group::{Group, parse_group};
-use super::label::{Checks, HEADER_BYTES, LABEL_BYTES, parse_header, parse_label};
+use super::label::{HEADER_BYTES, LABEL_BYTES, parse_header, parse_label};
 use super::refused::{Defect, NotOpened};
 use super::resolve::{Places, resolve};
 use super::volume::LogicalVolume;
+use crate::checks::Checks;
 
 /// The maximum number of physical volumes that are used.
 const PHYSICAL_MAX: usize = 64;

@@ -4,6 +4,8 @@ use cheetah_device::ByteRange;
 use cheetah_device::le::{u32_at, u64_at};
 use crc_fast::{CrcAlgorithm, Digest};
 
+use crate::checks::Checks;
+
 /// The part of a physical volume that is searched for its label: its first four sectors.
 pub(super) const LABEL_BYTES: u64 = 4 * SECTOR;
 /// The length of the header of a metadata area. The text follows it.
@@ -27,13 +29,6 @@ pub(super) struct Label {
     pub id: String,
     /// Its metadata areas, in offsets of the physical volume.
     pub areas: Vec<ByteRange>,
-}
-
-/// Whether checksums are compared; a fuzzer cannot make right ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Checks {
-    Compared,
-    Ignored,
 }
 
 /// Finds the label in the first sectors of a volume; `None` if it is no physical volume.

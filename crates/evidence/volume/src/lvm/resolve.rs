@@ -6,10 +6,8 @@ use cheetah_device::ByteRange;
 
 use super::group::{Area, Content, Group, Logical, Physical, Segment, Snapshot};
 use super::refused::{NotOpened, Why};
-use super::volume::{LogicalVolume, Part};
-
-/// The units of stripes that are supported, in bytes.
-const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
+use super::volume::LogicalVolume;
+use crate::parts::{Part, Parts};
 
 /// The places of physical volumes in the device, by their identifiers.
 pub(super) type Places = HashMap<String, ByteRange>;
@@ -74,13 +72,13 @@ impl Known<'_> {
             }
         }
         self.check_places(logical)?;
-        let (mut parts, mut extents) = (Vec::new(), 0u64);
+        let (mut parts, mut extents) = (Parts::default(), 0u64);
         for segment in &logical.segments {
             if segment.first != extents || segment.extents == 0 {
                 return Err(Why::Damaged("its segments do not follow each other"));
             }
             extents = extents.checked_add(segment.extents).ok_or(Why::Damaged("it is too large"))?;
-            add(&mut parts, self.part(segment)?);
+            parts.push(self.part(segment)?);
         }
         let size_bytes = extents.checked_mul(self.group.extent_bytes).filter(|bytes| *bytes > 0);
         Ok(LogicalVolume {
@@ -120,16 +118,7 @@ impl Known<'_> {
         }
         let ranges: Vec<_> =
             areas.iter().map(|area| self.range(area, segment.extents / stripes)).collect::<Result<_, _>>()?;
-        match ranges[..] {
-            [range] => Ok(Part::Linear(range)),
-            _ => {
-                let is_supported = unit_bytes.is_power_of_two() && UNIT_BYTES.contains(unit_bytes);
-                if !is_supported || !ranges.iter().all(|range| range.len.is_multiple_of(*unit_bytes)) {
-                    return Err(Why::Kind(format!("striped in units of {unit_bytes} bytes")));
-                }
-                Ok(Part::Striped { unit_bytes: *unit_bytes, stripes: ranges })
-            }
-        }
+        Part::striped(*unit_bytes, ranges).ok_or_else(|| Why::Kind(format!("striped in units of {unit_bytes} bytes")))
     }
 
     /// The range of the device that an area with this number of extents takes.
@@ -142,13 +131,5 @@ impl Known<'_> {
         let (start, end) = offset(area.first).zip(offset(end)).ok_or_else(beyond)?;
         let inside = ByteRange::between(start, end);
         if inside.fits(place.len) { Ok(inside.shifted(place.offset)) } else { Err(beyond()) }
-    }
-}
-
-/// Adds a part, to the last one if it follows that on the device.
-fn add(parts: &mut Vec<Part>, part: Part) {
-    match (parts.last_mut(), &part) {
-        (Some(Part::Linear(last)), Part::Linear(range)) if last.end() == range.offset => last.len += range.len,
-        _ => parts.push(part),
     }
 }

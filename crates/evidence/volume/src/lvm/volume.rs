@@ -1,11 +1,8 @@
 //! A logical volume as a device.
 
-use std::sync::Arc;
-
-use cheetah_device::linear::Linear;
-use cheetah_device::stripe::Stripe;
-use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice, Result};
+
+use crate::parts::Parts;
 
 /// A logical volume whose bytes all lie on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,17 +15,7 @@ pub struct LogicalVolume {
     pub id: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// Its parts, in order. Linear parts that follow each other on the device are one.
-    pub(super) parts: Vec<Part>,
-}
-
-/// A part of a logical volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
-    /// A range of the device.
-    Linear(ByteRange),
-    /// Ranges of the device, of one length, that take turns, each for `unit_bytes`.
-    Striped { unit_bytes: u64, stripes: Vec<ByteRange> },
+    pub(super) parts: Parts,
 }
 
 impl LogicalVolume {
@@ -40,30 +27,17 @@ impl LogicalVolume {
 
     /// Its place in the device, if it lies there in one piece.
     pub fn in_one_piece(&self) -> Option<ByteRange> {
-        match &self.parts[..] {
-            [Part::Linear(range)] => Some(*range),
-            _ => None,
-        }
+        self.parts.in_one_piece()
     }
 
     /// Its pieces in order, in the offsets of the device; `None` if it is striped.
     pub fn pieces(&self) -> Option<Vec<ByteRange>> {
-        let piece = |part: &Part| match part {
-            Part::Linear(range) => Some(*range),
-            Part::Striped { .. } => None,
-        };
-        self.parts.iter().map(piece).collect()
+        self.parts.pieces()
     }
 
     /// Each range of the device that holds some of it.
     pub fn ranges(&self) -> impl Iterator<Item = ByteRange> {
-        self.parts
-            .iter()
-            .flat_map(|part| match part {
-                Part::Linear(range) => std::slice::from_ref(range),
-                Part::Striped { stripes, .. } => stripes,
-            })
-            .copied()
+        self.parts.ranges()
     }
 
     /// Shows it, over a device with the offsets of the one in which it was found.
@@ -72,17 +46,6 @@ impl LogicalVolume {
     ///
     /// If it lies beyond the device.
     pub fn over(&self, below: &DynDevice) -> Result<DynDevice> {
-        let window = |range: &ByteRange| Ok(Arc::new(Window::new(Arc::clone(below), *range)?) as DynDevice);
-        let shown = |part: &Part| match part {
-            Part::Linear(range) => window(range),
-            Part::Striped { unit_bytes, stripes } => {
-                let stripes = stripes.iter().map(window).collect::<Result<_>>()?;
-                Ok(Arc::new(Stripe::new(*unit_bytes, stripes)?) as DynDevice)
-            }
-        };
-        if let [part] = &self.parts[..] {
-            return shown(part);
-        }
-        Ok(Arc::new(Linear::new(self.parts.iter().map(shown).collect::<Result<_>>()?)?))
+        self.parts.over(below)
     }
 }

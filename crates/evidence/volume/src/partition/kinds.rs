@@ -2,6 +2,8 @@
 
 /// The type of a physical volume of LVM.
 pub(super) const LVM: &str = "Linux LVM";
+/// The type of a member of an array of Linux.
+pub(super) const LINUX_RAID: &str = "Linux RAID";
 
 /// The type of an entry of an MBR.
 pub(super) fn of_mbr(kind: u8) -> String {
@@ -30,7 +32,7 @@ pub(super) fn of_mbr(kind: u8) -> String {
         0xef => "EFI system",
         0xfb => "VMware VMFS",
         0xfc => "VMware core dump",
-        0xfd => "Linux RAID",
+        0xfd => LINUX_RAID,
         _ => return format!("type 0x{kind:02x}"),
     };
     format!("{name} (0x{kind:02x})")
@@ -49,7 +51,7 @@ pub(super) fn of_gpt(guid: &[u8]) -> String {
         "DE94BBA4-06D1-4D40-A16A-BFD50179D6AC" => "Windows recovery",
         "E75CAF8F-F680-4CEE-AFA3-B001E56EFC2D" => "Windows Storage Spaces",
         "0FC63DAF-8483-4772-8E79-3D69D8477DE4" => "Linux",
-        "A19D880F-05FC-4D3B-A006-743F0F84911E" => "Linux RAID",
+        "A19D880F-05FC-4D3B-A006-743F0F84911E" => LINUX_RAID,
         "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F" => "Linux swap",
         "E6D6D379-F507-44C2-A23C-238F2A3DF928" => LVM,
         "CA7D7CCB-63ED-4C53-861C-1742536059CC" => "LUKS",

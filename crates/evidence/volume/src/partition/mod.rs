@@ -147,6 +147,11 @@ impl Partition {
         self.description.starts_with(kinds::LVM)
     }
 
+    /// Whether its table says that it is a member of an array of Linux.
+    pub fn is_for_linux_raid(&self) -> bool {
+        self.description.starts_with(kinds::LINUX_RAID)
+    }
+
     /// The part of it within a device of `size` bytes, if any.
     fn clipped(&self, size: u64) -> Option<Self> {
         let range = self.recorded.intersection(ByteRange::new(0, size)).filter(|range| !range.is_empty())?;

@@ -1,4 +1,4 @@
-//! Partition tables, and surveys of file systems beside the programs that made them.
+//! Partition tables, arrays, and surveys of file systems beside the programs that made them.
 
 #![allow(
     clippy::print_stderr,
@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod arrays;
 mod ext;
 mod fat;
 mod formats;
