@@ -45,9 +45,10 @@ class Device(io.RawIOBase):
     `format` and `protector`, and `locked` one for each that is not, with `partition`, `format` and `why`. The content of
     open volumes is read decrypted, each sector where it lies encrypted. `locked` has sentences about those that are not open.
 
-    `logical` names the logical volumes of LVM2. Its `volumes` has a dictionary for each that can be read, with `group`, `name`,
-    `id`, `label` (its name as a file of a mount), `offset` and `size_bytes`, and `not_opened` sentences about the others. One that
-    lies in one piece is read where it lies; the others lie behind `size`, where only `pread` reaches.
+    `logical` names the arrays of Linux's software RAID and the logical volumes of LVM2. Its `volumes` has a dictionary for each that
+    can be read, with `kind` (`md` or `lvm2`), `group` (of a logical volume), `name`, `id`, `label` (its name as a file of a mount),
+    `description`, `offset` and `size_bytes`, and `not_opened` sentences about the others. One that lies in one piece is read where
+    it lies; the others lie behind `size`, where only `pread` reaches.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot

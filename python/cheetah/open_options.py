@@ -25,7 +25,7 @@ Unlocked: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 Logical: TypeAlias = dict[str, list[Any]]
-"""The logical volumes of a source: see `cheetah.Device`."""
+"""The arrays and logical volumes of a source: see `cheetah.Device`."""
 
 
 def open_options(

@@ -99,9 +99,9 @@ pub(crate) fn unread(volume: &Volume) -> Option<UnreadVolume> {
 }
 
 /// A device of which only the beginning is read: the end of an image that is read from start to end would cost all of it.
-struct Beginning {
-    device: DynDevice,
-    end: u64,
+pub(crate) struct Beginning {
+    pub(crate) device: DynDevice,
+    pub(crate) end: u64,
 }
 
 impl Device for Beginning {

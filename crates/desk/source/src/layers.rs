@@ -46,8 +46,8 @@ impl Layers {
     }
 
     /// Puts foresight above `device`, the top of these layers, if `access` asks for it: where it sees tools' reads and no
-    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and logical volumes
-    /// that are not striped.
+    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and arrays and
+    /// logical volumes that lie in the source as a list of pieces.
     pub(crate) fn foresee_over(
         &mut self,
         device: DynDevice,
@@ -56,7 +56,7 @@ impl Layers {
         (unlocked, logical): (Option<&Arc<Unlocked>>, &LogicalVolumes),
     ) -> DynDevice {
         let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
-        let mut volumes: Vec<_> = logical.pieces().map(Pieces::new).collect();
+        let mut volumes: Vec<_> = logical.pieces(device.geometry().size).map(Pieces::new).collect();
         let opened = unlocked.iter().flat_map(|unlocked| unlocked.opened.iter().map(OpenedVolume::range));
         volumes.extend(opened.map(Pieces::from));
         let unlocked = unlocked.cloned();

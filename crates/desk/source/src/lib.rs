@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod assembled;
 mod contents;
 mod doubts;
 mod kind;
@@ -31,13 +32,14 @@ mod volume;
 mod web;
 
 pub use access::{Access, CacheOption, OverlayPlace};
+pub use assembled::{Assembled, PlacedVolume};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
 pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
 pub use link::LinkUse;
-pub use logical::{LogicalOutcome, LogicalVolumes, PlacedVolume};
+pub use logical::{LogicalOutcome, LogicalVolumes};
 pub use network::open_nbd;
 pub use nodes_here::nodes_here;
 pub use open::{open, opener};

@@ -16,10 +16,10 @@ use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
-use crate::doubts::{doubts, image_on};
+use crate::doubts::{doubts, image_on, readable_up_to};
 use crate::kind::drive_file;
 use crate::layers::Layers;
-use crate::logical::{self, LogicalVolumes};
+use crate::logical::{self, LogicalVolumes, Places};
 use crate::open::{open, opener};
 use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
@@ -47,7 +47,7 @@ pub struct OpenedSource {
     behind: Option<Source>,
     /// Its encrypted volumes, if keys were given: those that are open, and those that stay locked.
     pub unlocked: Option<Arc<Unlocked>>,
-    /// Its logical volumes.
+    /// Its arrays and its logical volumes.
     pub logical: LogicalVolumes,
     /// The opened volume that `device` shows in place of the source, if it does.
     pub volume: Option<OpenedVolume>,
@@ -220,6 +220,7 @@ impl OpenedSource {
             false => look(&source, access.session.timeout).await,
         };
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
+        let read_up_to = readable_up_to(&source);
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity, notes) = (source.name, source.identity, source.notes);
         let (device, mut layers) = match is_remote {
@@ -229,12 +230,12 @@ impl OpenedSource {
         // Above the cache, which holds ciphertext only.
         let unlocked = unlocked(&device, access, identity.sector_size).await;
         let places = match (&unlocked, is_remote) {
-            (_, false) => logical::physical_among(&volumes),
+            (_, false) => logical::places_among(&volumes),
             // Through the cache, from which tools then read the table.
-            (None, true) if access.cache.is_some() => logical::physical_by_table(&device, identity.sector_size).await,
-            _ => Vec::new(),
+            (None, true) if access.cache.is_some() => logical::places_by_table(&device, identity.sector_size).await,
+            _ => Places::default(),
         };
-        let logical = LogicalVolumes::find(&device, places, unlocked.as_ref()).await;
+        let logical = LogicalVolumes::find(&device, places, unlocked.as_ref(), read_up_to).await;
         let device = layers.foresee_over(device, access, identity.sector_size, (unlocked.as_ref(), &logical));
         let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
         let behind = is_remote.then(through_layers);
@@ -294,7 +295,7 @@ impl OpenedSource {
     }
 
     /// Returns the opened volumes, decrypted, each with the end of its name: `p2.unlocked`, or `unlocked` for the whole source;
-    /// and the logical volumes: `group-name`.
+    /// the arrays: `md_name`; and the logical volumes: `group-name`.
     ///
     /// # Errors
     ///
@@ -310,8 +311,8 @@ impl OpenedSource {
         Ok(volumes)
     }
 
-    /// Returns the whole of it with the opened volumes decrypted in their places, and behind its end the logical volumes that lie in
-    /// several pieces.
+    /// Returns the whole of it with the opened volumes decrypted in their places, and behind its end the arrays and logical volumes
+    /// that lie in several pieces.
     ///
     /// # Errors
     ///
@@ -425,7 +426,7 @@ impl OpenedSource {
     }
 }
 
-/// The encrypted and the logical volumes of a drive, which is evidence unless it is written to.
+/// The encrypted volumes, the arrays and the logical volumes of a drive, which is evidence unless it is written to.
 async fn volumes_of_drive(
     device: &DynDevice,
     access: &Access,
@@ -434,10 +435,10 @@ async fn volumes_of_drive(
     let sector_bytes = file.image.as_ref().and_then(|image| image.sector_size);
     let unlocked = unlocked(device, access, sector_bytes).await;
     let places = match unlocked.is_none() && !access.writable && file.image.is_some() {
-        true => logical::physical_by_table(device, sector_bytes).await,
-        false => Vec::new(),
+        true => logical::places_by_table(device, sector_bytes).await,
+        false => Places::default(),
     };
-    let logical = LogicalVolumes::find(device, places, unlocked.as_ref()).await;
+    let logical = LogicalVolumes::find(device, places, unlocked.as_ref(), u64::MAX).await;
     (unlocked, logical)
 }
 
@@ -447,10 +448,10 @@ async fn unlocked(device: &DynDevice, access: &Access, sector_bytes: Option<u32>
     Some(Arc::new(unlock(device, sector_bytes.into(), keys).await))
 }
 
-/// Whether more is known of a volume than its format: keys were tried on it, or it is a part of a volume group.
+/// Whether more is known of a volume than its format: keys were tried on it, or it is a part of an array or a volume group.
 fn is_known_better(volume: &UnreadVolume, unlocked: Option<&Arc<Unlocked>>, logical: &LogicalVolumes) -> bool {
-    let is_physical = logical.physical.contains(&volume.partition);
-    is_physical || unlocked.is_some_and(|unlocked| was_tried(unlocked, volume))
+    let is_used = logical.used.contains(&volume.partition);
+    is_used || unlocked.is_some_and(|unlocked| was_tried(unlocked, volume))
 }
 
 fn was_tried(unlocked: &Unlocked, volume: &UnreadVolume) -> bool {

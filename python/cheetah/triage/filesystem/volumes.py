@@ -44,7 +44,7 @@ class Extent:
     sector_size: int
     partitioned: bool = True
     logical: bool = False
-    """Whether it is a logical volume, which may lie behind the end of the source."""
+    """Whether it is an array or a logical volume, which may lie behind the end of the source."""
 
 
 @dataclasses.dataclass
@@ -67,7 +67,7 @@ def task(
 ) -> Task:
     """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known. `opened`
     are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened. `logical` are
-    the logical volumes, as in `cheetah.Device.logical`, of a source of `size` bytes."""
+    the arrays and logical volumes, as in `cheetah.Device.logical`, of a source of `size` bytes."""
     has_logical = logical is not None and any(logical.values())
     if not opened and not locked and not has_logical:
         return Task("volumes", -1, (sector_size or 0,))
@@ -76,9 +76,7 @@ def task(
     )
     if logical is None or not has_logical:
         return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
-    groups = tuple(
-        (one["offset"], one["size_bytes"], f"logical volume {one['group']}/{one['name']}") for one in logical["volumes"]
-    )
+    groups = tuple((one["offset"], one["size_bytes"], one["description"]) for one in logical["volumes"])
     said = (*locked, *logical["not_opened"])
     return Task("volumes", -1, (sector_size or 0, places, said, groups, size))
 
@@ -101,7 +99,9 @@ def find(worker: Worker, what: Task) -> Result:
     for place in tables.others:
         finder.add_if_known(_extent(place))
     for start, length, description in logical:
-        finder.add(Extent(start, length, description, sector_size or 512, logical=True))
+        # A mirror whose superblock lies at its end begins where its partition does.
+        if not finder.has_file_system_at(start):
+            finder.add(Extent(start, length, description, sector_size or 512, logical=True))
     whole = finder.opened_in(Extent(0, size, _WHOLE, sector_size or 512, partitioned=False), places)
     if not any(volume.start == whole.start for volume in finder.result.volumes):
         if finder.any_file_system():
@@ -137,6 +137,10 @@ class _Finder:
                     extent, start=start, length=length, description=described, partitioned=partitioned
                 )
         return extent
+
+    def has_file_system_at(self, start: int) -> bool:
+        """Returns whether a volume so far holds a file system that begins there."""
+        return any(volume.fs and volume.start == start for volume in self.result.volumes)
 
     def any_file_system(self) -> bool:
         """Returns whether any volume so far holds a file system."""

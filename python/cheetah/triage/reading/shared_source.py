@@ -51,7 +51,7 @@ class SharedSource:
     """What the keys did not do, a sentence each."""
 
     logical: Logical = dataclasses.field(default_factory=lambda: {"volumes": [], "not_opened": []})
-    """The logical volumes, as `cheetah.Device.logical`."""
+    """The arrays and logical volumes, as `cheetah.Device.logical`."""
     size: int | None = None
     """The size of the source in bytes, where `uri` is longer: logical volumes lie behind its end."""
 
@@ -125,10 +125,10 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
 
 
 def _in_one_piece(logical: Logical, size: int) -> Logical:
-    """Returns the logical volumes that a worker finds where they lie in the source, and names the others."""
+    """Returns the arrays and logical volumes that a worker finds where they lie in the source, and names the others."""
     apart = [one for one in logical["volumes"] if one["offset"] >= size]
     why = "is not listed: it lies in several pieces, which are put together only where the source is shared"
-    sentences = [f"the logical volume {one['group']}/{one['name']} {why}" for one in apart]
+    sentences = [f"the {one['description']} {why}" for one in apart]
     volumes = [one for one in logical["volumes"] if one["offset"] < size]
     return {"volumes": volumes, "not_opened": [*logical["not_opened"], *sentences]}
 

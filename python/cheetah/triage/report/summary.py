@@ -89,7 +89,7 @@ class RunFacts:
     """What keys did to encrypted volumes: `opened` and `locked`, as `cheetah.Device.unlocked`; None if none were given."""
 
     logical: Json | None = None
-    """The logical volumes, as `cheetah.Device.logical`; None if there are none."""
+    """The arrays and logical volumes, as `cheetah.Device.logical`; None if there are none."""
 
     @property
     def quick(self) -> bool:

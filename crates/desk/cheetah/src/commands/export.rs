@@ -26,7 +26,8 @@ use crate::ui::Ui;
 Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name of the export is the drive's name, and \
 it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the \
 drive. A drive created with --lazy fills while it is exported. An encrypted partition that --unlock opens is a further \
-export, NAME.pN.unlocked, and so is each logical volume of LVM2, NAME.GROUP-NAME.
+export, NAME.pN.unlocked, and so are each logical volume of LVM2, NAME.GROUP-NAME, and each array of Linux's software RAID, \
+NAME.md_NAME.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900

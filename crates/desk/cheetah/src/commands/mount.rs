@@ -32,7 +32,7 @@ case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.ra
 images. The files are read-only, unless --writable. Only you can use them, also if you are root, unless --allow-other. For tools that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted. An encrypted \
 partition that --unlock opens is also there decrypted, as DIR/case42.pN.unlocked.raw, and each logical volume of LVM2 as \
-DIR/case42.GROUP-NAME.raw.
+DIR/case42.GROUP-NAME.raw. An array of Linux's software RAID whose members are in it is there as DIR/case42.md_NAME.raw.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB

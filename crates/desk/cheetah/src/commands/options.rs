@@ -447,7 +447,7 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     }
 }
 
-/// Names the logical volumes, and what of volume groups is not opened.
+/// Names the arrays and logical volumes, and what of them is not opened.
 fn warn_of_groups(opened: &OpenedSource, ui: Ui) {
     let LogicalVolumes { volumes, not_opened, .. } = &opened.logical;
     volumes.iter().for_each(|one| ui.note(format_args!("{}: {}", opened.name, one.description())));

@@ -38,6 +38,7 @@ mod lend;
 mod lent_keys;
 mod lifecycle;
 mod lvm;
+mod md;
 mod members;
 mod misuse;
 mod mount;
