@@ -26,7 +26,8 @@ FAST, SLOW = 100, 20
 NOTE = (
     "Links have 1 ms one way and 100 Mbit/s unless said. A policer drops what exceeds a bucket of 32 KiB. CAKE shapes without a burst, "
     "so with one flow it is a spaced link, and with several flows one on which they take turns: the lab's relay simulates that by deficit round "
-    "robin between the probe's frames and cross traffic, since the kernel here has neither CAKE nor fq_codel. A wrong capacity is a defect; "
+    "robin between the probe's frames and cross traffic, since the kernel here has neither CAKE nor fq_codel. Cross traffic that always "
+    "waited would leave an even half of such a link, which nothing tells from a link of half the rate. A wrong capacity is a defect; "
     "one that is not known is not."
 )
 

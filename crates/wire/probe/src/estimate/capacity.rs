@@ -18,6 +18,11 @@
 //! not recognised: pairs and parts of trains show its interval instead of the path's. It moves the ends of whole trains
 //! by one interval at most. So if packets are as far apart as the intervals of batchers, only whole trains are used.
 //! Cross traffic that arrives while they are sent makes them longer, but only a little.
+//!
+//! That holds for queues that send packets in the order of their arrival. One that serves flows in turn (`fq_codel`, CAKE)
+//! gives trains their share of the link, however late other packets arrive. Pairs that find no other flow there are
+//! faster than trains then, so the capacity is unknown. If another flow always waits, so that all pairs have their share
+//! as well, this cannot be told from a link of that rate.
 
 use std::time::Duration;
 
@@ -55,6 +60,11 @@ const SINGLE_BATCH_NS: f64 = 45e3;
 const LOAD_MAX: f64 = 0.5;
 /// Whole trains decide if cross traffic lengthens them by at most this share.
 const LOAD_ERROR_MAX: f64 = 0.0155;
+/// A pair takes these shares of the time that packets of whole trains take if a queue serves flows in turn and only trains
+/// met others: the inverse of the number of flows. Pairs that arrived together are faster still.
+const IN_TURN: std::ops::Range<f64> = 0.1..0.75;
+/// The share of the pairs above which that is no coincidence.
+const IN_TURN_SHARE: f64 = 0.1;
 /// A batcher lengthens or shortens the median train by at most this share of its interval.
 const INTERVAL_SHARE: f64 = 0.5;
 /// The slopes of trains, which average a batcher's interval, agree with whole trains to within this share,
@@ -105,6 +115,9 @@ pub enum Unknown {
     /// The trains disagree.
     #[error("the trains disagree")]
     Disagree,
+    /// Pairs are faster than trains.
+    #[error("pairs arrive faster than trains, as from a queue that serves other traffic in turn")]
+    InTurn,
     /// The trains in batches agree on this time for a packet; calibration trains, with wider gaps, must confirm it.
     #[error("packets arrive in batches, and no trains at a lower rate confirm the rate of the batches")]
     Unconfirmed(Duration),
@@ -208,7 +221,11 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
     if whole.middle * 1e9 * packet_bits.unwrap_or_default() > SINGLE_BATCH_NS && load_error <= LOAD_ERROR_MAX {
         let packets = long.iter().map(|train| train.packets).max().unwrap_or_default();
         let is_long = load_error + INTERVAL_SHARE / packets as f64 <= BATCHED_ERROR_MAX;
-        return if is_long { of_whole_trains(&whole, &slopes, &middle) } else { Err(Unknown::TooShort) };
+        return match is_long {
+            true if is_in_turn(all, whole.middle) => Err(Unknown::InTurn),
+            true => of_whole_trains(&whole, &slopes, &middle),
+            false => Err(Unknown::TooShort),
+        };
     }
     // Cross traffic that arrived while a train was sent delayed it by no longer than that.
     let fastest = (middle.low - sent).max(0.0) * (1.0 - TRAIN_ERROR);
@@ -264,6 +281,15 @@ fn of_whole_trains(whole: &Quartiles, slopes: &[f64], halves: &Quartiles) -> Res
     let confidence = stats::share_within(slopes, middle, TRAINS_AGREE);
     let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
     Ok(Estimate { bits_per_s, low, high, confidence, samples: slopes.len(), batched: false })
+}
+
+/// Returns whether too many pairs are faster than whole trains, which take `whole` seconds a bit.
+fn is_in_turn(all: &[TrainArrivals], whole: f64) -> bool {
+    let pairs = all.iter().filter(|train| train.packets == 2).flat_map(|train| dispersion::pairs(&train.arrivals));
+    let is_faster = |pair: &Sample| IN_TURN.contains(&(1.0 / pair.bits_per_s / whole));
+    let (faster, count) =
+        pairs.fold((0, 0), |(faster, count), pair| (faster + usize::from(is_faster(&pair)), count + 1));
+    faster as f64 > IN_TURN_SHARE * count as f64
 }
 
 /// The quartiles of some times.

@@ -297,6 +297,23 @@ fn pairs_faster_than_every_long_train_are_rejected() {
 }
 
 #[test]
+fn pairs_that_had_a_link_alone_whose_trains_took_turns_give_no_capacity() {
+    let train = |packets: u32, gap_us: u64| {
+        let arrivals = (0..packets).map(|i| arrival(i, u64::from(i), 500 + gap_us * u64::from(i))).collect();
+        TrainArrivals { packets: packets as usize, arrivals }
+    };
+    // A link of 100 Mbit/s, of which another flow took half at times.
+    let of = |alone: usize| {
+        let pairs = std::iter::repeat_n(train(2, 100), alone).chain(std::iter::repeat_n(train(2, 200), 40 - alone));
+        let trains = pairs.chain(std::iter::repeat_n(train(64, 200), 12)).collect();
+        estimate(Method::Icmp, &Observations { trains, ..Observations::default() })
+    };
+    assert!([of(5), of(20), of(40)].iter().all(|found| *found == Err(Unknown::InTurn)));
+    // Timestamps may be wrong, and a link of half the rate looks the same.
+    assert!([of(0), of(4)].iter().all(|found| found.as_ref().is_ok_and(|found| off(found.bits_per_s, 50e6) < 0.01)));
+}
+
+#[test]
 fn too_few_trains_give_no_capacity() {
     let train = |packets: u32| TrainArrivals {
         packets: packets as usize,
