@@ -134,11 +134,14 @@ impl Verb {
     }
 }
 
+/// A file of an environment that a package of the distribution has installed, for certain versions of Python and without pip.
+const PACKED: &str = "wheels.sha256";
+
 /// How to install the package. The Python of a distribution takes none, so it gets an environment of its own.
 fn how_to_install(python: &OsStr) -> String {
     let shown = python.display();
     let prefix = Path::new(python).parent().and_then(Path::parent);
-    if prefix.is_some_and(|prefix| prefix.join("pyvenv.cfg").is_file()) {
+    if prefix.is_some_and(|prefix| prefix.join("pyvenv.cfg").is_file() && !prefix.join(PACKED).is_file()) {
         return format!("run {shown} -m pip install WHEEL (in a checkout of Cheetah: ./python)");
     }
     format!(
@@ -182,5 +185,15 @@ mod tests {
         assert_eq!(installed_with(&program), Some(at("bin/python").into()));
         fs::write(at("lib/cheetah/venv/bin/python"), "").unwrap();
         assert_eq!(installed_with(&program), Some(at("lib/cheetah/venv/bin/python").into()));
+    }
+
+    #[test]
+    fn an_environment_without_pip_is_left_alone_and_another_one_advised() {
+        let prefix = tempfile::tempdir().unwrap();
+        let python = prefix.path().join("bin/python").into_os_string();
+        fs::write(prefix.path().join("pyvenv.cfg"), "").unwrap();
+        assert!(how_to_install(&python).starts_with("run "));
+        fs::write(prefix.path().join(PACKED), "").unwrap();
+        assert!(how_to_install(&python).starts_with("make an environment for it"));
     }
 }
