@@ -13,7 +13,8 @@ use clap::{ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Pars
 
 use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, doctor, drain, drive, enlarge, export, generate,
-    load, mount, node, probe, rebalance, repair, room, save, search, serve, status, triage, unmount, verify, watch,
+    load, mount, node, probe, rebalance, repair, room, run, save, search, serve, status, triage, unmount, verify,
+    watch,
 };
 use crate::desk::Desk;
 use crate::failure::Result;
@@ -111,6 +112,7 @@ pub enum Command {
     Serve(serve::Args),
     Triage(triage::Args),
     Search(search::Args),
+    Run(run::Args),
     Probe(probe::Args),
     Bench(bench::Args),
     Generate(generate::Args),
@@ -120,7 +122,7 @@ pub enum Command {
 type Describe = fn(clap::Command) -> clap::Command;
 
 /// The names of the verbs of [`Command`], and their descriptions.
-const VERBS: [(&str, Describe); 29] = [
+const VERBS: [(&str, Describe); 30] = [
     ("demo", demo::Args::augment_args),
     ("doctor", doctor::Args::augment_args),
     ("acquire", acquire::Args::augment_args),
@@ -147,6 +149,7 @@ const VERBS: [(&str, Describe); 29] = [
     ("serve", serve::Args::augment_args),
     ("triage", triage::Args::augment_args),
     ("search", search::Args::augment_args),
+    ("run", run::Args::augment_args),
     ("probe", probe::Args::augment_args),
     ("bench", bench::Args::augment_args),
     ("generate", generate::Args::augment_args),
@@ -261,6 +264,8 @@ impl Command {
             Self::Attach(args) => vec![Named::Text(&mut args.source)],
             Self::Acquire(args) => args.places.iter_mut().map(Named::Text).collect(),
             Self::Triage(args) => args.words.words.iter_mut().map(Named::Word).collect(),
+            // What follows -- is another program's.
+            Self::Run(args) => args.words.words.iter_mut().take_while(|word| *word != "--").map(Named::Word).collect(),
             _ => Vec::new(),
         }
     }
@@ -325,6 +330,7 @@ impl Command {
             Self::Serve(args) => serve::run(args, desk, ui).await,
             Self::Triage(args) => triage::run(args, desk, ui).await,
             Self::Search(args) => search::run(args, desk, ui).await,
+            Self::Run(args) => run::run(args, desk, ui).await,
             Self::Watch(args) => watch::run(args, desk, ui).await,
             Self::Probe(args) => probe::run(args, desk, ui).await,
             Self::Bench(args) => bench::run(args, desk, ui).await,

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "destroy",
         ],
     ),
-    ("Evidence", &["acquire", "serve", "verify", "custody", "triage", "search"]),
+    ("Evidence", &["acquire", "serve", "verify", "custody", "triage", "search", "run"]),
     ("A room of machines", &["room", "node", "watch"]),
     ("Measurements", &["probe", "bench"]),
     ("Other", &["demo", "doctor", "generate", "help"]),

@@ -96,17 +96,28 @@ class Watch:
         faulthandler.dump_traceback_later(HANG_S, exit=True, file=sys.__stderr__ or sys.stderr)
 
 
+def connected(scheduler: str) -> Any:
+    """Returns a client of the scheduler at an address. Raises OSError if none answers there."""
+    try:
+        connect: Any = distributed.Client
+        # In the room, as `python3 -m cheetah.dask` runs clusters; anything else is Dask's own configuration.
+        options = {"security": room_security()} if scheduler.startswith("tls://") and _in_room() else {}
+        return connect(scheduler, timeout=CONNECT_S, set_as_default=False, **options)
+    except (OSError, ValueError, TypeError) as error:
+        raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+
+
+def without_workers(scheduler: str) -> OSError:
+    """Returns the error of a scheduler at which no worker is."""
+    start = f"python3 -m cheetah.dask worker {scheduler}"
+    return OSError(f"the Dask scheduler at {scheduler} has no workers; start some with `{start}`")
+
+
 class Cluster:
     """The workers of the scheduler at an address. Raises OSError if there are none."""
 
     def __init__(self, scheduler: str, uri: str, settings: Settings):
-        try:
-            connect: Any = distributed.Client
-            # In the room, as `python3 -m cheetah.dask` runs clusters; anything else is Dask's own configuration.
-            options = {"security": room_security()} if scheduler.startswith("tls://") and _in_room() else {}
-            self._client = connect(scheduler, timeout=CONNECT_S, set_as_default=False, **options)
-        except (OSError, ValueError, TypeError) as error:
-            raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+        self._client = connected(scheduler)
         self._uri = uri
         self._settings = settings
         self._terms = ClusterTerms.of(uri, settings)
@@ -123,9 +134,7 @@ class Cluster:
         while not self.workers:
             if time.monotonic() > until:
                 self._client.close()
-                raise OSError(
-                    f"the Dask scheduler at {scheduler} has no workers; start some with `python3 -m cheetah.dask worker {scheduler}`"
-                )
+                raise without_workers(scheduler)
             time.sleep(0.1)
             self.workers = self._count()
 

@@ -30,6 +30,7 @@ pub mod python;
 pub mod rebalance;
 pub mod repair;
 pub mod room;
+pub mod run;
 pub mod save;
 pub mod seal;
 pub mod search;

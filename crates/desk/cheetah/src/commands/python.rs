@@ -87,11 +87,13 @@ impl Verb {
         crate::ui::stdout::check()?;
         let python = self.usable()?;
         let mut command = Command::new(&python);
-        command.args([SAFE_PATH, "-m", self.module]).args(words.words);
-        // clap has consumed a --json before the verb.
+        let mut words = words.words;
+        // clap has consumed a --json before the verb. What follows -- is another program's.
         if ui.is_json() {
-            command.arg("--json");
+            let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+            words.insert(end, "--json".into());
         }
+        command.args([SAFE_PATH, "-m", self.module]).args(words);
         // Not as an argument: an invitation is secret, and other users can read arguments.
         if let Some(room) = &desk.room {
             command.env(cheetah_room::resolve::VARIABLE, room);

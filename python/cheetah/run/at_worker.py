@@ -1,0 +1,201 @@
+"""Runs at a worker: mounts the source, runs the program on a part, and hands out what it left.
+
+A mount serves all parts of a run in this process, and ends with it. Everything lies in one folder for each run, which is removed at
+the end of the run.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from cheetah.run.parts import Part, words
+
+READY_S = 120.0
+STOP_S = 20.0
+OUTPUTS = ("stdout", "stderr")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is run: the same for all parts."""
+
+    run: str
+    source: str
+    size_bytes: int
+    command: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Left:
+    """What is left of a part at a worker, as an archive; `exit_code` is None if the program could not be run."""
+
+    part: Part
+    host: str
+    exit_code: int | None
+    seconds: float
+    problem: str
+    archive: str
+    archive_bytes: int
+
+
+class Mount:
+    """A source as a file. It ends with this process."""
+
+    def __init__(self, job: Job, folder: str) -> None:
+        self._log = open(os.path.join(folder, "mount.log"), "w+b")
+        directory = os.path.join(folder, "mount")
+        os.mkdir(directory)
+        program = os.environ.get("CHEETAH_BINARY") or shutil.which("cheetah") or "cheetah"
+        argv = ["setpriv", "--pdeathsig", "TERM", program, "--json", "mount", job.source, directory]
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            self.image = os.path.join(directory, os.path.basename(self._ready()))
+            found = os.path.getsize(self.image)
+            if found != job.size_bytes:
+                raise OSError(f"{job.source} has {found} bytes here, and {job.size_bytes} where the run was started")
+        except BaseException:
+            self.end()
+            raise
+
+    def _ready(self) -> str:
+        until = time.monotonic() + READY_S
+        while True:
+            ended = self._process.poll() is not None
+            for line in _lines(self._log):
+                if line.get("event") == "ready":
+                    return str(line["file"])
+                if "error" in line:
+                    raise OSError(str(line["error"]))
+            if ended or time.monotonic() > until:
+                raise OSError(f"the mount {'ended at once' if ended else f'is not ready after {READY_S:g} s'}")
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        """Unmounts."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def _lines(log: IO[bytes]) -> list[dict[str, object]]:
+    log.seek(0)
+    found = []
+    for line in log.read().splitlines():
+        with contextlib.suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                found.append(value)
+    return found
+
+
+class Place:
+    """This process's folder and mount for a run."""
+
+    def __init__(self, job: Job) -> None:
+        self.folder = tempfile.mkdtemp(prefix=f"cheetah-run-{job.run}-")
+        self._running: set[subprocess.Popen[bytes]] = set()
+        try:
+            self.mount = Mount(job, self.folder)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    @contextlib.contextmanager
+    def started(self, process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+        """Keeps a program, so that it can be ended."""
+        self._running.add(process)
+        try:
+            yield process
+        finally:
+            self._running.discard(process)
+
+    def end(self) -> None:
+        """Ends the programs, unmounts, and removes the folder."""
+        for process in list(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        self.mount.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_places: dict[str, Place] = {}
+_lock = threading.Lock()
+
+
+def perform(job: Job, part: Part) -> Left:
+    """Runs the program on a part; everything that goes wrong is in the answer."""
+    begun = time.monotonic()
+    host = socket.gethostname()
+    try:
+        with _lock:
+            if job.run not in _places:
+                _places[job.run] = Place(job)
+            place = _places[job.run]
+        work = tempfile.mkdtemp(prefix=f"{part.name}-", dir=place.folder)
+        exit_code, problem = _run(place, words(job.command, part, place.mount.image), work)
+        archive = f"{work}.tar"
+        with tarfile.open(archive, "w") as file:
+            file.add(work, arcname=".")
+        shutil.rmtree(work)
+        seconds = time.monotonic() - begun
+        return Left(part, host, exit_code, seconds, problem, archive, os.path.getsize(archive))
+    except OSError as error:
+        return Left(part, host, None, time.monotonic() - begun, str(error), "", 0)
+
+
+def _run(place: Place, command: Sequence[str], work: str) -> tuple[int | None, str]:
+    """Runs the program in its folder `out`, beside what it prints."""
+    out = os.path.join(work, "out")
+    os.mkdir(out)
+    with contextlib.ExitStack() as stack:
+        stdout, stderr = (stack.enter_context(open(os.path.join(work, name), "wb")) for name in OUTPUTS)
+        argv = ["setpriv", "--pdeathsig", "TERM", "--", *command]
+        with place.started(
+            subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=out, start_new_session=True
+            )
+        ) as process:
+            code = process.wait()
+    if code < 0:
+        return code, f"{command[0]} was ended by signal {-code}"
+    if code in (126, 127):
+        return code, f"{command[0]} cannot be started: install it, or give its path"
+    return code, f"{command[0]} ended with status {code}" if code else ""
+
+
+def read(archive: str, offset: int, length: int) -> bytes:
+    """Returns bytes of an archive."""
+    with open(archive, "rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+def forget(archive: str) -> None:
+    """Removes an archive that has been fetched."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(archive)
+
+
+def end(run: str) -> None:
+    """Ends this process's part of a run."""
+    with _lock:
+        place = _places.pop(run, None)
+    if place is not None:
+        place.end()

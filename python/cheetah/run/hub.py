@@ -1,0 +1,127 @@
+"""Gives out the parts of a run, fetches the results, and keeps the record, from which the same command goes on."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+from cheetah import durable
+from cheetah.run.at_worker import Job, Left
+from cheetah.run.parts import Part, divide
+from cheetah.run.workers import ATTEMPTS, Workers
+
+RECORD = "run.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a part ended."""
+
+    number: int
+    begin: int
+    end: int
+    host: str
+    exit_code: int | None
+    seconds: float
+    problem: str
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the program ended well."""
+        return self.exit_code == 0 and not self.problem
+
+
+class Misuse(OSError):
+    """The folder belongs to another run."""
+
+
+class Hub:
+    """A run that leaves its results in a folder. Raises Misuse if those of another run are there."""
+
+    def __init__(self, source: str, size_bytes: int, command: tuple[str, ...], out: str, parts: int) -> None:
+        self._out = pathlib.Path(out)
+        self._facts: dict[str, Any] = {"source": source, "size_bytes": size_bytes, "command": list(command)}
+        self._out.mkdir(parents=True, exist_ok=True)
+        self._outcomes = self._earlier()
+        # An interrupted run goes on with its own division.
+        count = self._facts.setdefault("parts", parts)
+        self._parts = divide(size_bytes, count)
+        self._job = Job(secrets.token_hex(8), source, size_bytes, command)
+
+    def _earlier(self) -> dict[int, Outcome]:
+        """Returns the parts that an earlier run of the same command has done."""
+        record = self._out / RECORD
+        try:
+            earlier = json.loads(record.read_bytes())
+        except FileNotFoundError:
+            if any(self._out.iterdir()):
+                raise Misuse(f"{self._out} holds something else; name a new or an empty folder") from None
+            return {}
+        except ValueError as error:
+            raise Misuse(f"{record} is no record of a run; name another folder") from error
+        if any(earlier.get(name) != value for name, value in self._facts.items()):
+            raise Misuse(f"{self._out} is the result of another run; name another folder, or give the same command")
+        self._facts["parts"] = earlier["parts"]
+        done = [Outcome(**one) for one in earlier["outcomes"]]
+        return {one.number: one for one in done if one.is_done}
+
+    def go(self, workers: Workers, tell: Callable[[Outcome], None]) -> list[Outcome]:
+        """Runs all parts that are not done; tells of each as it ends, and returns all."""
+        left = [part for part in self._parts if part.number not in self._outcomes]
+        try:
+            for _ in range(ATTEMPTS):
+                lost = []
+                for part, ended in workers.perform(self._job, left):
+                    outcome, is_lost = self._outcome(workers, part, ended)
+                    if is_lost:
+                        lost.append(part)
+                    self._outcomes[part.number] = outcome
+                    self._save()
+                    tell(outcome)
+                left = lost
+                if not left:
+                    break
+        finally:
+            workers.end(self._job)
+        return [self._outcomes[part.number] for part in self._parts if part.number in self._outcomes]
+
+    def _outcome(self, workers: Workers, part: Part, ended: "Left | str") -> tuple[Outcome, bool]:
+        """Fetches what is left of a part; returns whether that was lost with its worker, too."""
+        if isinstance(ended, str):
+            return Outcome(part.number, part.begin, part.end, "", None, 0.0, ended), True
+        exit_code, problem, is_lost = ended.exit_code, ended.problem, False
+        if ended.archive:
+            try:
+                self._fetch(workers, ended)
+            except ConnectionError as error:
+                exit_code, problem, is_lost = None, str(error), True
+        seconds = round(ended.seconds, 3)
+        return Outcome(part.number, part.begin, part.end, ended.host, exit_code, seconds, problem), is_lost
+
+    def _fetch(self, workers: Workers, left: Left) -> None:
+        """Unpacks the archive of a part under its name, in place of an earlier attempt's."""
+        archive, unpacked = self._out / f".{left.part.name}.tar", self._out / f".{left.part.name}"
+        try:
+            with open(archive, "wb") as file:
+                for piece in workers.fetch(left):
+                    file.write(piece)
+            shutil.rmtree(unpacked, ignore_errors=True)
+            with tarfile.open(archive) as packed:
+                # Links and owners of the other machine are not taken over.
+                packed.extractall(unpacked, filter="data")
+            final = self._out / left.part.name
+            shutil.rmtree(final, ignore_errors=True)
+            os.rename(unpacked, final)
+        finally:
+            archive.unlink(missing_ok=True)
+            shutil.rmtree(unpacked, ignore_errors=True)
+
+    def _save(self) -> None:
+        outcomes = [dataclasses.asdict(self._outcomes[number]) for number in sorted(self._outcomes)]
+        content = json.dumps({**self._facts, "outcomes": outcomes}, indent=2) + "\n"
+        durable.replace(self._out / RECORD, content.encode())
