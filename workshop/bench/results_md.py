@@ -213,6 +213,12 @@ PARTS = (
         "mounts with an empty page cache, an image that ewfacquire wrote.",
     ),
     Part(
+        "unlock",
+        "Locked volumes",
+        "A real volume of BitLocker with NTFS in it, and a volume of LUKS, read through a mount: beside other programs that decrypt "
+        "them, and beside the same volume unlocked, on this machine and over a link with a delay.",
+    ),
+    Part(
         "iscsi",
         "iSCSI over long links",
         "A logical unit of random bytes, served by tgtd, with 20 ms of round trip. Ours is hashed (MD5) and flushed; "

@@ -26,7 +26,7 @@ LUKS = "nbdkit --filter=luks file"
 
 def nbdkit_luks(scratch: Scratch, size_bytes: int) -> Endpoint:
     """Starts nbdkit's luks filter (AES-256-XTS, which authenticates nothing) over a file in tmpfs."""
-    path, port = os.path.join(scratch.ram_dir, scratch.unique("disk.luks")), free_port()
+    path = os.path.join(scratch.ram_dir, scratch.unique("disk.luks"))
     secret = "secret,id=s,data=benchmark"
     # qemu-img measures how fast it derives a key, and gives up if that takes no time: SHA-256 is too fast here.
     run(
@@ -44,8 +44,14 @@ def nbdkit_luks(scratch: Scratch, size_bytes: int) -> Endpoint:
             str(size_bytes),
         ]
     )
+    return nbdkit_luks_on(scratch, path, "benchmark")
+
+
+def nbdkit_luks_on(scratch: Scratch, path: str, passphrase: str) -> Endpoint:
+    """Starts nbdkit's luks filter over an existing volume."""
+    port = free_port()
     argv = ["nbdkit", "--foreground", "--exit-with-parent", "--ipaddr=127.0.0.1", f"--port={port}", "--filter=luks"]
-    process = scratch.start(LUKS, [*argv, "file", path, "passphrase=benchmark"])
+    process = scratch.start(LUKS, [*argv, "file", path, f"passphrase={passphrase}"])
     process.wait_until(lambda: answers(port), "answer on its port")
     return Endpoint(LUKS, f"nbd://127.0.0.1:{port}", [process])
 
@@ -97,7 +103,7 @@ def ewfmount(scratch: Scratch, image: Any) -> str:
     directory = scratch.make_dir("ewfmount")
     # With -v it stays in the foreground; it ignores SIGTERM, and ends when unmounted.
     process = scratch.start("ewfmount", ["ewfmount", "-v", image, directory])
-    scratch.at_exit(_unmount, directory)
+    scratch.at_exit(unmount, directory)
     path = os.path.join(directory, "ewf1")
     process.wait_until(lambda: os.path.exists(path), "file in its mount")
     return path
@@ -108,11 +114,11 @@ def xmount(scratch: Scratch, image: Any, library: str) -> str:
     Returns the file's path."""
     directory = scratch.make_dir("xmount")
     run(["xmount", "--in", library, image, "--out", "raw", directory])
-    scratch.at_exit(_unmount, directory)
+    scratch.at_exit(unmount, directory)
     return os.path.join(directory, os.path.basename(image).rpartition(".")[0] + ".dd")
 
 
-def _unmount(directory: str) -> None:
+def unmount(directory: str) -> None:
     run(["umount", directory], check=False)
     # Its process takes a moment to end.
     for _ in range(100):

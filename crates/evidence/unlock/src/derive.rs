@@ -1,11 +1,16 @@
 //! Keys of passphrases, within limits on the time and memory that an image can make this machine spend.
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use blake2::Blake2s256;
 use cheetah_device::Size;
 use cheetah_device::machine_memory::machine_memory;
-use pbkdf2::pbkdf2_hmac;
+use pbkdf2::hmac::SimpleHmac;
+use pbkdf2::{pbkdf2, pbkdf2_hmac};
+use ripemd::Ripemd160;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use streebog::Streebog512;
+use whirlpool::Whirlpool;
 
 use crate::refusal::{Refusal, Result};
 
@@ -22,22 +27,28 @@ const MEMORY_LEFT_BYTES: u64 = 64 << 20;
 /// A hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
+    Blake2s256,
+    Ripemd160,
     Sha1,
     Sha224,
     Sha256,
     Sha384,
     Sha512,
+    Streebog512,
+    Whirlpool,
 }
 
 impl Hash {
     /// The function with this name in a header.
     pub fn named(name: &str) -> Result<Self> {
         Ok(match name.to_ascii_lowercase().as_str() {
+            "ripemd160" => Self::Ripemd160,
             "sha1" => Self::Sha1,
             "sha224" => Self::Sha224,
             "sha256" => Self::Sha256,
             "sha384" => Self::Sha384,
             "sha512" => Self::Sha512,
+            "whirlpool" => Self::Whirlpool,
             _ => return Err(Refusal::Unsupported(format!("the hash function \"{name}\""))),
         })
     }
@@ -45,11 +56,11 @@ impl Hash {
     /// The bytes of its digests.
     pub const fn digest_bytes(self) -> usize {
         match self {
-            Self::Sha1 => 20,
+            Self::Ripemd160 | Self::Sha1 => 20,
             Self::Sha224 => 28,
-            Self::Sha256 => 32,
+            Self::Blake2s256 | Self::Sha256 => 32,
             Self::Sha384 => 48,
-            Self::Sha512 => 64,
+            Self::Sha512 | Self::Streebog512 | Self::Whirlpool => 64,
         }
     }
 
@@ -63,22 +74,33 @@ impl Hash {
             out[..len].copy_from_slice(&digest[..len]);
         }
         match self {
+            Self::Blake2s256 => of::<Blake2s256>(parts, out),
+            Self::Ripemd160 => of::<Ripemd160>(parts, out),
             Self::Sha1 => of::<Sha1>(parts, out),
             Self::Sha224 => of::<Sha224>(parts, out),
             Self::Sha256 => of::<Sha256>(parts, out),
             Self::Sha384 => of::<Sha384>(parts, out),
             Self::Sha512 => of::<Sha512>(parts, out),
+            Self::Streebog512 => of::<Streebog512>(parts, out),
+            Self::Whirlpool => of::<Whirlpool>(parts, out),
         }
     }
 
     /// PBKDF2 with HMAC of this function.
     fn pbkdf2(self, password: &[u8], salt: &[u8], iterations: u32, out: &mut [u8]) {
         match self {
+            // It keeps its last block, so it has no faster HMAC; a key of any length is one, so this cannot fail.
+            Self::Blake2s256 => {
+                pbkdf2::<SimpleHmac<Blake2s256>>(password, salt, iterations, out).unwrap_or_default();
+            }
+            Self::Ripemd160 => pbkdf2_hmac::<Ripemd160>(password, salt, iterations, out),
             Self::Sha1 => pbkdf2_hmac::<Sha1>(password, salt, iterations, out),
             Self::Sha224 => pbkdf2_hmac::<Sha224>(password, salt, iterations, out),
             Self::Sha256 => pbkdf2_hmac::<Sha256>(password, salt, iterations, out),
             Self::Sha384 => pbkdf2_hmac::<Sha384>(password, salt, iterations, out),
             Self::Sha512 => pbkdf2_hmac::<Sha512>(password, salt, iterations, out),
+            Self::Streebog512 => pbkdf2_hmac::<Streebog512>(password, salt, iterations, out),
+            Self::Whirlpool => pbkdf2_hmac::<Whirlpool>(password, salt, iterations, out),
         }
     }
 }

@@ -9,9 +9,9 @@
 //! | module | content |
 //! |---|---|
 //! | [`key`] | key files, the forms of keys, and headers that are kept apart from their volumes |
-//! | `luks`, `bitlocker` | the headers of a format, and how a key opens it. Parsing does no I/O |
+//! | `luks`, `bitlocker`, `veracrypt` | the headers of a format, and how a key opens it. Parsing does no I/O |
 //! | `derive` | keys of passphrases, within limits |
-//! | `cipher` | AES in the modes of volumes, in the caller's buffer |
+//! | `cipher` | ciphers in the modes of volumes, in the caller's buffer |
 //! | `opened` | an opened volume: its parts, and reading them |
 //! | `layer` | the device in which they are shown |
 //! | [`outcome`](Outcome) | which protector opened which volume, for logs and reports |
@@ -30,6 +30,7 @@ mod outcome;
 mod piece;
 mod refusal;
 mod unlock;
+mod veracrypt;
 
 pub use key::{KEYS_MAX, Keys};
 pub use outcome::{LockedVolume, OpenedVolume, Outcome};

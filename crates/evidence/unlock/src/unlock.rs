@@ -15,9 +15,12 @@ use crate::opened::Opened;
 use crate::outcome::{LockedVolume, OpenedVolume, Outcome};
 use crate::piece::Piece;
 use crate::refusal::{Refusal, Result};
+use crate::veracrypt;
 
 /// The maximum number of partitions that are examined.
 const PARTITIONS_MAX: usize = 64;
+/// What a volume is called that is tried as one of VeraCrypt: nothing tells.
+const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
 
 /// The locked volumes of a device, after each key was tried on each.
 pub struct Unlocked {
@@ -92,6 +95,11 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     for header in keys.headers() {
         tried.try_header(header, &unnamed).await;
     }
+    if keys.veracrypt().next().is_some() {
+        for (partition, range) in unnamed {
+            tried.try_unnamed(partition, range).await;
+        }
+    }
     let Tried { mut opened, locked, volumes, .. } = tried;
     opened.sort_by_key(|volume| volume.partition);
     Unlocked { opened, locked, physical, members, volumes: OpenedVolumes::new(volumes) }
@@ -123,6 +131,18 @@ impl Tried<'_> {
         match outcome {
             Ok(volume) => self.add(partition, format, volume),
             Err(why) => self.locked.push(StillLocked { partition, format, why }),
+        }
+    }
+
+    /// Tries the passwords of VeraCrypt on a volume without a known format.
+    async fn try_unnamed(&mut self, partition: Option<u32>, range: ByteRange) {
+        if !self.is_apart(range) {
+            return;
+        }
+        match veracrypt::open(&Piece { device: Arc::clone(self.device), range }, self.keys).await {
+            Ok(Some(volume)) => self.add(partition, "VeraCrypt".to_owned(), volume),
+            Ok(None) => {}
+            Err(why) => self.locked.push(StillLocked { partition, format: MAYBE_VERACRYPT.to_owned(), why }),
         }
     }
 

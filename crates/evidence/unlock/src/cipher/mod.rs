@@ -1,9 +1,10 @@
-//! The ciphers of volumes: AES in the modes XTS, CBC and ECB, and BitLocker's diffuser, in the caller's buffer.
+//! The ciphers of volumes: AES in the modes XTS, CBC and ECB, BitLocker's diffuser, and VeraCrypt's cascades, in the caller's buffer.
 //!
 //! No I/O. A sector is decrypted by itself: its number goes into its first value (IV, tweak). What differs between formats is
 //! how that number is counted and made into a block ([`Numbering`], [`Iv`]).
 
 mod aes;
+mod cascade;
 mod diffuser;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use ::aes::Block;
 
 pub(crate) use self::aes::Aes;
 use self::aes::{BATCH, BLOCK_BYTES, xor};
+pub(crate) use self::cascade::{Algorithm, CIPHERS_MAX, Cascade, KEY_BYTES};
 use self::diffuser::undo_diffusion;
 
 /// Sectors whose tweaks are encrypted together.
@@ -55,6 +57,8 @@ pub(crate) enum Mode {
         iv: Iv,
         sector_key: Aes,
     },
+    /// VeraCrypt's: one to three ciphers, each in XTS.
+    Cascade(Cascade),
 }
 
 /// What decrypts the sectors of one volume.
@@ -92,7 +96,7 @@ impl SectorCipher {
                     let mut tweaks: [Block; TWEAKS] = std::array::from_fn(|at| iv.of(number(nth * TWEAKS + at)));
                     tweak.encrypt(&mut tweaks);
                     for (sector, tweak) in group.chunks_exact_mut(self.sector_bytes).zip(&tweaks) {
-                        xts(data, u128::from_le_bytes(tweak.0), blocks(sector));
+                        xts(|blocks| data.decrypt(blocks), u128::from_le_bytes(tweak.0), blocks(sector));
                     }
                 }
             }
@@ -106,6 +110,11 @@ impl SectorCipher {
                     cbc(data, iv.of(number(nth)), blocks(sector));
                     undo_diffusion(sector);
                     add_sector_key(sector_key, number(nth), blocks(sector));
+                }
+            }
+            Mode::Cascade(cascade) => {
+                for (nth, sector) in sectors.chunks_exact_mut(self.sector_bytes).enumerate() {
+                    cascade.decrypt(numbered_block(number(nth)), blocks(sector));
                 }
             }
         }
@@ -134,7 +143,7 @@ fn numbered_block(number: u64) -> Block {
 }
 
 /// XTS (IEEE 1619) on one sector of whole blocks, from its encrypted tweak on.
-fn xts(key: &Aes, mut tweak: u128, sector: &mut [Block]) {
+fn xts(decrypt: impl Fn(&mut [Block]), mut tweak: u128, sector: &mut [Block]) {
     for blocks in sector.chunks_mut(BATCH) {
         let mut tweaks = [[0; BLOCK_BYTES]; BATCH];
         for (block, place) in blocks.iter_mut().zip(&mut tweaks) {
@@ -143,7 +152,7 @@ fn xts(key: &Aes, mut tweak: u128, sector: &mut [Block]) {
             // Times x in the field of 2^128 elements.
             tweak = (tweak << 1) ^ (0x87 * (tweak >> 127));
         }
-        key.decrypt(blocks);
+        decrypt(blocks);
         for (block, tweak) in blocks.iter_mut().zip(&tweaks) {
             xor(block, tweak);
         }

@@ -26,6 +26,11 @@ pub const KEYS_MAX: usize = 256;
 /// Groups of a recovery password, and the prime that divides each.
 const GROUPS: usize = 8;
 const GROUP_FACTOR: u32 = 11;
+/// How a line begins that is a password of VeraCrypt, and what begins its number of iterations.
+const VERACRYPT: &[u8] = b"veracrypt";
+const PIM: &[u8] = b",pim=";
+/// The longest password of VeraCrypt, in bytes.
+const VERACRYPT_BYTES_MAX: usize = 128;
 /// Bytes of a recovery password.
 pub(crate) const RECOVERY_BYTES: usize = 2 * GROUPS;
 
@@ -60,6 +65,11 @@ impl Keys {
         self.keys.iter()
     }
 
+    /// The keys that say that they are passwords of VeraCrypt.
+    pub(crate) fn veracrypt(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.keys.iter().filter(|key| key.veracrypt().is_some())
+    }
+
     pub(crate) fn headers(&self) -> &[DetachedHeader] {
         &self.headers
     }
@@ -87,6 +97,14 @@ impl fmt::Debug for DetachedHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DetachedHeader").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// A password of VeraCrypt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VeraCryptKey<'a> {
+    /// The personal iterations multiplier; `None` for the usual number of iterations.
+    pub pim: Option<u32>,
+    pub password: &'a [u8],
 }
 
 /// One key.
@@ -123,5 +141,17 @@ impl Key {
             *places.next()? = u16::try_from(number / GROUP_FACTOR).ok()?.to_le_bytes();
         }
         places.next().is_none().then_some(key)
+    }
+
+    /// The password of a line `veracrypt:PASSWORD` or `veracrypt,pim=NUMBER:PASSWORD`; `None` for another line.
+    pub(crate) fn veracrypt(&self) -> Option<VeraCryptKey<'_>> {
+        let rest = self.bytes.strip_prefix(VERACRYPT).filter(|_| !self.is_file)?;
+        let colon = rest.iter().position(|byte| *byte == b':')?;
+        let (options, password) = (&rest[..colon], &rest[colon + 1..]);
+        let pim = match options {
+            [] => None,
+            options => Some(std::str::from_utf8(options.strip_prefix(PIM)?).ok()?.parse().ok()?),
+        };
+        (1..=VERACRYPT_BYTES_MAX).contains(&password.len()).then_some(VeraCryptKey { pim, password })
     }
 }

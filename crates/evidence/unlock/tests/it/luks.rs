@@ -44,7 +44,9 @@ async fn every_cipher_of_both_versions_is_opened_by_passphrase_and_by_the_key_of
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let ciphers: [&[&str]; 7] = [
+    let ciphers: [&[&str]; 9] = [
+        &["--cipher", "aes-xts-plain64", "--key-size", "256", "--hash", "ripemd160"],
+        &["--cipher", "aes-xts-plain64", "--key-size", "512", "--hash", "whirlpool"],
         &["--cipher", "aes-xts-plain64", "--key-size", "256"],
         &["--cipher", "aes-xts-plain64", "--key-size", "512", "--hash", "sha512"],
         &["--cipher", "aes-xts-plain", "--key-size", "512"],

@@ -5,3 +5,4 @@
 mod bitlocker;
 mod common;
 mod luks;
+mod veracrypt;

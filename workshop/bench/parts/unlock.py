@@ -1,0 +1,186 @@
+"""Locked volumes, read through a mount: beside the other programs that decrypt them, beside the same volume unlocked, and over a
+delayed link."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import glob
+import gzip
+import os
+import shutil
+import time
+from collections.abc import Callable
+
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.rounds import interleave
+from bench.images.examined import ExaminedImage, FileSelection
+from bench.images.site import Line, Site
+from bench.scratch import Scratch, drop_caches, write_random
+from bench.settings import Settings
+from bench.tools import cheetah, examiner, peers
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
+from cheetah.bench.units import GIB, MIB, iec
+from cheetah.bench.verbs import Enter
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+# A real volume of BitLocker (AES-XTS, 128 bits) with NTFS in it, and its password.
+BITLOCKER, PASSWORD = "locked/aes-xts_128.bin.gz", "password12!@"
+PASSPHRASE = "benchmark"
+OURS, UNLOCKED = "cheetah mount --unlock", "cheetah mount, the same unlocked"
+LINE = Line("1gbit", 20)
+LISTING_LIMIT_S = 120.0
+NOTE = "A fresh mount for each turn, the encrypted image in the page cache, requests past the page cache of the mount, four in flight."
+
+
+@dataclasses.dataclass(frozen=True)
+class Locked:
+    """A locked volume, its key file, and the content of the volume as a file."""
+
+    path: str
+    keys: str
+    content: str
+
+
+def mounted(scratch: Scratch, source: str, keys: str, enter: Enter = list) -> str:
+    """Mounts a source; returns the file of its opened volume."""
+    directory = scratch.make_dir("mount")
+    cheetah.serve(scratch, OURS, ["mount", source, directory, "--unlock", keys], enter)
+    found = glob.glob(os.path.join(directory, "*.unlocked.raw"))
+    if len(found) != 1:
+        raise BenchError(f"{OURS} {source} shows {found or 'no opened volume'}")
+    return found[0]
+
+
+def locked(scratch: Scratch, path: str, key: str) -> Locked:
+    """Describes a volume, and writes its content, as Cheetah reads it, to a file in memory."""
+    keys = scratch.path("keys")
+    with open(keys, "w", encoding="utf-8") as file:
+        file.write(f"{key}\n")
+    content = os.path.join(scratch.ram_dir, scratch.unique("content"))
+    with scratch.child() as turn:
+        shutil.copyfile(mounted(turn, path, keys), content)
+    return Locked(path, keys, content)
+
+
+def bitlocker(scratch: Scratch) -> Locked:
+    """A real volume of BitLocker, from the folder of real images."""
+    folder = os.environ.get("CHEETAH_EVIDENCE", os.path.join(ROOT, "../shared/evidence"))
+    path = os.path.join(scratch.ram_dir, "bitlocker.raw")
+    try:
+        with gzip.open(os.path.join(folder, BITLOCKER)) as packed, open(path, "wb") as file:
+            shutil.copyfileobj(packed, file, MIB)
+    except FileNotFoundError as error:
+        raise BenchError(f"needs {BITLOCKER} in a folder of real images (CHEETAH_EVIDENCE)") from error
+    return locked(scratch, path, PASSWORD)
+
+
+def luks(scratch: Scratch, size_bytes: int) -> Locked:
+    """A volume of LUKS 1 (AES-XTS with 256 bits), which all of these programs read; its content is noise."""
+    path = write_random(os.path.join(scratch.ram_dir, "luks.raw"), size_bytes)
+    how = ["--type", "luks1", "--cipher", "aes-xts-plain64", "--key-size", "512", "--hash", "sha256"]
+    how += ["--pbkdf-force-iterations", "1000"]
+    line = 'printf %s "$0" | cryptsetup luksFormat --batch-mode --key-file - "$@"'
+    run(["bash", "-c", line, PASSPHRASE, *how, path])
+    return locked(scratch, path, PASSPHRASE)
+
+
+def dislocker(volume: Locked, scratch: Scratch) -> str:
+    """Mounts a volume of BitLocker through dislocker."""
+    return fuse(scratch, ["dislocker-fuse", "-r", "-V", volume.path, f"-u{PASSWORD}", "--"], "dislocker-file")
+
+
+def bdemount(volume: Locked, scratch: Scratch) -> str:
+    """Mounts a volume of BitLocker through libbde."""
+    return fuse(scratch, ["bdemount", "-p", PASSWORD, volume.path], "bde1")
+
+
+def fuse(scratch: Scratch, argv: list[str], name: str) -> str:
+    """Mounts with a program that puts itself into the background; returns the file of that name."""
+    directory = scratch.make_dir("mount")
+    run([*argv, directory])
+    scratch.at_exit(peers.unmount, directory)
+    return os.path.join(directory, name)
+
+
+def by_nbdkit(volume: Locked, scratch: Scratch) -> str:
+    """Mounts a volume of LUKS through nbdkit's filter and nbdfuse."""
+    return str(peers.nbdfuse(scratch, peers.nbdkit_luks_on(scratch, volume.path, PASSPHRASE))[1])
+
+
+def read(attach: Callable[[Scratch], str], settings: Settings) -> dict[str, float]:
+    """Reads all of a file in records of 1 MiB, again and again."""
+    with Scratch() as turn:
+        path = attach(turn)
+        size_bytes = os.path.getsize(path) // MIB * MIB
+        job = Job("read", MIB, size_bytes, depth=4, runtime_s=settings.runtime_s)
+        return {"rate": fio.directly_on_file(job, path).bytes_per_s / MIB}
+
+
+def measure_reads(
+    key: str, what: str, volume: Locked, others: dict[str, Callable[[Locked, Scratch], str]], settings: Settings
+) -> list[Figure]:
+    """Reads a locked volume, beside other programs and beside the same volume unlocked."""
+    turns = {
+        OURS: functools.partial(read, lambda turn: mounted(turn, volume.path, volume.keys), settings),
+        UNLOCKED: functools.partial(read, lambda turn: cheetah.mount(turn, volume.content)[1], settings),
+    }
+    for name, attach in others.items():
+        turns[name] = functools.partial(read, functools.partial(attach, volume), settings)
+    results = interleave(what, settings.rounds, turns)
+    peer = {name: rounds for name, rounds in results.items() if name != UNLOCKED}
+    same = {name: results[name] for name in (OURS, UNLOCKED)}
+    rate = functools.partial(Metric, "rate", "", "MiB/s", "higher")
+    return [
+        *from_rounds(f"unlock/{key}", what, OURS, (rate(2.0),), peer),
+        *from_rounds(f"unlock/{key}-unlocked", f"{what}, beside the volume unlocked", OURS, (rate(0.7),), same),
+    ]
+
+
+def listing_s(site: Site, attach: Callable[[Scratch], str]) -> dict[str, float]:
+    """Mounts over the link from cold caches, and lists every file: seconds from the command that mounts."""
+    with Scratch() as turn:
+        drop_caches()
+        site.stand_by()
+        begun = time.perf_counter()
+        if not examiner.listing(attach(turn), LISTING_LIMIT_S, turn.path("bodyfile")).finished:
+            raise BenchError(f"the listing took more than {LISTING_LIMIT_S:g} s")
+        return {"seconds": time.perf_counter() - begun}
+
+
+def served(path: str) -> ExaminedImage:
+    """An image that a site serves, of which nothing else is asked."""
+    nothing = FileSelection([], [], 0, 0)
+    return ExaminedImage(path, "ntfs", os.path.getsize(path), 0, 0, "", 0, nothing, nothing)
+
+
+def measure_listing(volume: Locked, settings: Settings) -> list[Figure]:
+    """Lists a locked volume over a link, beside the same volume unlocked."""
+    what = f"fls -r of a BitLocker NTFS of {iec(os.path.getsize(volume.path))}, {LINE.name}"
+    with Scratch() as scratch, LINE.lab() as lab:
+        site = Site(scratch, lab, served(volume.path))
+        with Scratch() as beside, LINE.lab() as other:
+            plain = Site(beside, other, served(volume.content))
+            turns = {
+                OURS: lambda: listing_s(site, lambda turn: mounted(turn, site.uri, volume.keys, site.enter)),
+                UNLOCKED: lambda: listing_s(
+                    plain, lambda turn: cheetah.mount(turn, plain.uri, enter=plain.enter)[1]
+                ),
+            }
+            results = interleave(what, settings.rounds, turns, "seconds")
+    return from_rounds("unlock/listing", what, OURS, (Metric("seconds", "", "s", "lower", 1.15),), results)
+
+
+def measure(settings: Settings) -> list[Figure]:
+    """Measures the part; returns its figures."""
+    with Scratch() as scratch:
+        windows, linux = bitlocker(scratch), luks(scratch, 64 * MIB if settings.quick else GIB)
+        others = {"dislocker": dislocker, "bdemount": bdemount}
+        figures = measure_reads("bitlocker", "BitLocker: reads of 1 MiB", windows, others, settings)
+        figures += measure_reads("luks", "LUKS 1: reads of 1 MiB", linux, {peers.LUKS: by_nbdkit}, settings)
+        figures += measure_listing(windows, settings)
+    return [dataclasses.replace(figure, note=figure.note or NOTE) for figure in figures]
