@@ -167,6 +167,7 @@ const fn kind(kind: PatternKind) -> &'static str {
         PatternKind::Word => "word",
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
+        PatternKind::Header => "header",
     }
 }
 

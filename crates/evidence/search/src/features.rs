@@ -108,10 +108,12 @@ fn begun(path: &Path, recorder: &str, source: &str) -> io::Result<BufWriter<File
 
 /// The name that `bulk_extractor` gives to such features. Its scanner of words and expressions is `find`.
 fn recorder(search: &Search, pattern: usize) -> &'static str {
-    let pattern = search.patterns().get(pattern).filter(|pattern| pattern.kind == PatternKind::Finder);
+    let is_finder = |kind| matches!(kind, PatternKind::Finder | PatternKind::Header);
+    let pattern = search.patterns().get(pattern).filter(|pattern| is_finder(pattern.kind));
     match pattern.and_then(|pattern| pattern.name.parse().ok()) {
         Some(Finder::Ipv4 | Finder::Ipv6) => "ip",
         Some(Finder::Card) => "ccn",
+        Some(Finder::Header(_)) => "headers",
         Some(finder) => finder.name(),
         None => "find",
     }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`Order`] | what is searched for, as an examiner says it |
 //! | [`Search`] | an order, compiled |
-//! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards … |
+//! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards, headers of files … |
 //! | [`run()`] | searches a device |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
 //! | [`Hit`], [`HitTable`], [`FeatureFiles`] | what was found, its table, and files that other tools read |
@@ -41,7 +41,7 @@ mod words;
 
 pub use encoding::{TextEncoding, UnknownEncoding};
 pub use features::FeatureFiles;
-pub use finder::{Finder, UnknownFinder};
+pub use finder::{FileKind, Finder, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
 pub use hit::Hit;
 pub use order::{Order, WORDS_MAX};

@@ -28,6 +28,8 @@ pub enum PatternKind {
     Expression,
     /// A well-known kind of data.
     Finder,
+    /// The header of a format of files.
+    Header,
 }
 
 /// A pattern of an order.
@@ -112,10 +114,15 @@ impl Search {
             limits.check(&expressions)?;
         }
         for finder in &order.finders {
-            let mut pattern = pattern(PatternKind::Finder, finder.name());
+            let kind = if finder.is_text() { PatternKind::Finder } else { PatternKind::Header };
+            let mut pattern = pattern(kind, finder.name());
             let (text, check) = finder.rule();
             let parsed = Parsed::new(text, false)?;
-            for encoding in narrow_and_wide(&order.encodings) {
+            let encodings = match finder.is_text() {
+                true => narrow_and_wide(&order.encodings),
+                false => vec![TextEncoding::Utf8],
+            };
+            for encoding in encodings {
                 expressions.extend(parsed.compiled(number(patterns.len() - words), encoding, Some(check))?);
                 pattern.encodings.push(encoding);
             }

@@ -10,6 +10,7 @@
 
 pub mod aff4;
 pub mod arrays;
+pub mod carve;
 pub mod certificate;
 pub mod client_handshake;
 pub mod client_reply;
@@ -67,9 +68,10 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 26] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("aff4", aff4::run),
     ("arrays", arrays::run),
+    ("carve", carve::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),

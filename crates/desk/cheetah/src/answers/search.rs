@@ -34,6 +34,9 @@ pub struct Search<'a> {
     /// Where it was searched, if nodes were asked to search what they hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_nodes: Option<&'a WorkDone>,
+    /// The files that were carved, if that was asked for and the search came to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carved: Option<Carved>,
     /// Whether every byte of the source was searched. Without that, nothing is known of the rest.
     pub complete: bool,
     /// Whether the search came to its end; otherwise it was stopped, or the source failed.
@@ -58,6 +61,22 @@ pub struct Search<'a> {
     pub unsearched_bytes: u64,
 }
 
+/// What became of the places where headers were found.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Carved {
+    /// The bytes of the files that were saved.
+    pub bytes: u64,
+    /// Files that were saved.
+    pub files: u64,
+    /// Places within a file that was saved.
+    pub inside: u64,
+    /// Places where no valid file begins.
+    pub invalid: u64,
+    /// Places where something that had to be looked at cannot be read.
+    pub unreadable: u64,
+}
+
 /// A range that was not searched.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -80,7 +99,7 @@ pub struct Pattern<'a> {
     pub encodings: Vec<String>,
     /// The number of its hits.
     pub hits: u64,
-    /// `word`, `regex` or `find`.
+    /// `word`, `regex`, `find` or `header`.
     pub kind: &'static str,
     /// The word, the expression, or the kind of data.
     pub pattern: &'a str,

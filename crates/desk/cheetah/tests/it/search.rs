@@ -227,3 +227,71 @@ fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
     search(&["--word", "x"]).ok();
     search(&["--word", "x"]).says(2, &["already exists", "new folder"]);
 }
+
+/// Writes files of several formats into a folder, with Python's own libraries.
+const MAKE_FILES: &str = r"
+import gzip, os, sqlite3, struct, sys, zipfile, zlib
+os.chdir(sys.argv[1])
+def chunk(kind, body):
+    return struct.pack('>I', len(body)) + kind + body + struct.pack('>I', zlib.crc32(kind + body))
+pixels = b''.join(b'\0' + os.urandom(300) for _ in range(100))
+header = struct.pack('>IIBBBBB', 100, 100, 8, 2, 0, 0, 0)
+open('a.png', 'wb').write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', header) + chunk(b'IDAT', zlib.compress(pixels)) + chunk(b'IEND', b''))
+with zipfile.ZipFile('b.zip', 'w', zipfile.ZIP_DEFLATED) as archive:
+    archive.writestr('letter.txt', 'a letter ' * 1000)
+    archive.writestr('noise.bin', os.urandom(5000))
+open('c.gz', 'wb').write(gzip.compress(os.urandom(9000) + bytes(20000)))
+base = sqlite3.connect('d.sqlite')
+base.execute('create table messages (text)')
+base.executemany('insert into messages values (?)', [('message %d' % number,) for number in range(2000)])
+base.commit()
+base.close()
+";
+
+#[test]
+fn files_are_carved_whole_and_other_tools_carve_the_same() {
+    if !need::programs(&["python3", "foremost"]) {
+        return;
+    }
+    let desk = Desk::new();
+    fs::create_dir(desk.at("files")).unwrap();
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", MAKE_FILES, &desk.arg("files")]);
+    run(python).ok();
+    let mut content = noise(4 * MIB, 46);
+    let names = ["a.png", "b.zip", "c.gz", "d.sqlite"];
+    let files = names.map(|name| fs::read(desk.at("files").join(name)).unwrap());
+    for (nth, file) in files.iter().enumerate() {
+        let at = MIB as usize * nth + 512 * 3;
+        content[at..at + file.len()].copy_from_slice(file);
+    }
+    let disk = desk.file("disk.raw", &content);
+    let args = ["search", &disk, "--headers", "png,zip,gzip,sqlite", "--carve", "--out", &desk.arg("carved")];
+    let answer = cheetah(&args).ok().json();
+    assert_eq!(number(&answer["carved"], "files"), 4, "{answer}");
+    let carved = desk.at("carved").join("carved");
+    for (nth, (file, extension)) in files.iter().zip(["png", "zip", "gz", "sqlite"]).enumerate() {
+        let name = format!("{:014}.{extension}", MIB * nth as u64 + 512 * 3);
+        assert!(fs::read(carved.join(&name)).unwrap() == *file, "{name}");
+    }
+    assert_eq!(fs::read_to_string(carved.join("carved.csv")).unwrap().lines().count(), 5);
+
+    let mut foremost = std::process::Command::new("foremost");
+    foremost.args(["-t", "png,zip", "-i", &disk, "-o", &desk.arg("foremost")]);
+    run(foremost).ok();
+    for (extension, file) in [("png", &files[0]), ("zip", &files[1])] {
+        let found = fs::read_dir(desk.at("foremost").join(extension)).unwrap().map(|entry| entry.unwrap().path());
+        assert!(found.map(|path| fs::read(path).unwrap()).any(|bytes| bytes == *file), "{extension}");
+    }
+}
+
+#[test]
+fn carving_needs_headers_and_a_folder() {
+    let desk = Desk::new();
+    let disk = desk.file("disk.raw", &[0; 4096]);
+    for args in [&["--carve", "--word", "x", "--out", "out"][..], &["--carve", "--headers", "png"]] {
+        assert_eq!(cheetah(&[&["search", &disk], args].concat()).code, Some(2));
+    }
+    let refused = cheetah(&["search", &disk, "--headers", "jpg"]);
+    assert_eq!(refused.code, Some(2));
+}

@@ -5,12 +5,14 @@ mod bank;
 mod bitcoin;
 mod card;
 mod domains;
+mod files;
 mod network;
 mod telephone;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::files::FileKind;
 use crate::expression::Check;
 
 /// A well-known kind of data.
@@ -34,6 +36,8 @@ pub enum Finder {
     Iban,
     /// Bitcoin addresses whose checksum is right.
     Bitcoin,
+    /// The header of a file.
+    Header(FileKind),
 }
 
 /// A text that names no kind of data.
@@ -42,7 +46,7 @@ pub enum Finder {
 pub struct UnknownFinder(String);
 
 impl Finder {
-    /// All of them.
+    /// All kinds of text.
     pub const ALL: [Self; 9] = [
         Self::Email,
         Self::Url,
@@ -67,7 +71,13 @@ impl Finder {
             Self::Card => "card",
             Self::Iban => "iban",
             Self::Bitcoin => "bitcoin",
+            Self::Header(kind) => kind.name(),
         }
+    }
+
+    /// Whether it is text, in one encoding or another; otherwise it is bytes.
+    pub(crate) const fn is_text(self) -> bool {
+        !matches!(self, Self::Header(_))
     }
 
     /// The expression of its candidates, over ASCII, and the check of each.
@@ -82,6 +92,7 @@ impl Finder {
             Self::Card => (card::NUMBER, card::number),
             Self::Iban => (bank::IBAN, bank::iban),
             Self::Bitcoin => (bitcoin::ADDRESS, bitcoin::address),
+            Self::Header(kind) => kind.rule(),
         }
     }
 }
@@ -90,11 +101,30 @@ fn names() -> String {
     cheetah_error::list(&Finder::ALL.map(Finder::name))
 }
 
+fn header_names() -> String {
+    cheetah_error::list(&FileKind::ALL.map(FileKind::name))
+}
+
 impl FromStr for Finder {
     type Err = UnknownFinder;
 
     fn from_str(text: &str) -> Result<Self, UnknownFinder> {
-        Self::ALL.into_iter().find(|finder| finder.name() == text).ok_or_else(|| UnknownFinder(text.to_owned()))
+        let headers = FileKind::ALL.into_iter().map(Self::Header);
+        let mut all = Self::ALL.into_iter().chain(headers);
+        all.find(|finder| finder.name() == text).ok_or_else(|| UnknownFinder(text.to_owned()))
+    }
+}
+
+/// A text that names no format of files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no format of files whose header is known: use {names}", names = header_names())]
+pub struct UnknownFileKind(String);
+
+impl FromStr for FileKind {
+    type Err = UnknownFileKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFileKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownFileKind(text.to_owned()))
     }
 }
 

@@ -117,3 +117,52 @@ fn each_kind_is_known_by_its_name() {
     assert!(Finder::ALL.iter().all(|finder| finder.name().parse() == Ok(*finder)));
     assert_eq!("mail".parse::<Finder>(), Err(UnknownFinder("mail".into())));
 }
+
+#[test]
+fn headers_of_files_are_found_in_the_bytes_around_them() {
+    let program = [b"MZ".as_slice(), &[0; 58], &[0x80, 0, 0, 0], &[7; 64], b"PE\0\0"].concat();
+    let elsewhere = [b"MZ".as_slice(), &[0; 58], &[0x90, 0, 0, 0], &[7; 64], b"PE\0\0"].concat();
+    let hive = [b"regf".as_slice(), &[3; 16], &[1, 0, 0, 0, 5, 0, 0, 0]].concat();
+    let film = [b"\x1a\x45\xdf\xa3".as_slice(), &[1; 12], b"\x42\x82\x84webm"].concat();
+    let found: [(FileKind, &[u8], usize); 12] = [
+        (FileKind::Jpeg, b"\xff\xd8\xff\xe0\0\x10JFIF", 4),
+        (FileKind::Png, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16),
+        (FileKind::Pdf, b"%PDF-1.7\n", 8),
+        (FileKind::Zip, b"PK\x03\x04\x14\0\x08\x08\x08\0", 8),
+        (FileKind::Gzip, b"\x1f\x8b\x08\x08abcd\0\x03x", 10),
+        (FileKind::Sqlite, b"SQLite format 3\0", 16),
+        (FileKind::Mp4, b"\0\0\0\x20ftypisom", 12),
+        (FileKind::Riff, b"RIFF\x10\0\0\0WAVEfmt ", 12),
+        (FileKind::Matroska, &film, film.len()),
+        (FileKind::Pe, &program, 2),
+        (FileKind::Registry, &hive, hive.len()),
+        (FileKind::Lnk, b"L\0\0\0\x01\x14\x02\0\0\0\0\0\xc0\0\0\0\0\0\0F", 20),
+    ];
+    for (kind, header, len) in found {
+        for before in [&b""[..], b"a", b"some text before "] {
+            let bytes = [before, header, &[9; 40]].concat();
+            let hits = found_in(Finder::Header(kind), &bytes, TextEncoding::Utf8);
+            assert_eq!(hits, [(before.len(), len)], "{kind:?}");
+        }
+    }
+    let other: [(FileKind, &[u8]); 4] = [
+        (FileKind::Pe, &elsewhere),
+        (FileKind::Gzip, b"\x1f\x8b\x08\x80abcd\0\x03"),
+        (FileKind::Jpeg, b"\xff\xd8\xff\0"),
+        (FileKind::Png, b"\x89PNG\n\x1a\n\0\0\0\rIHDR"),
+    ];
+    for (kind, bytes) in other {
+        assert_eq!(found_in(Finder::Header(kind), bytes, TextEncoding::Utf8), [], "{kind:?}");
+    }
+}
+
+#[test]
+fn every_finder_has_a_name_of_its_own_and_an_expression() {
+    let all: Vec<_> = Finder::ALL.into_iter().chain(FileKind::ALL.map(Finder::Header)).collect();
+    for finder in &all {
+        assert_eq!(finder.name().parse(), Ok(*finder));
+        let (expression, check) = finder.rule();
+        Parsed::new(expression, false).unwrap().compiled(0, TextEncoding::Utf8, Some(check)).unwrap().unwrap();
+    }
+    assert!("jpg".parse::<FileKind>().unwrap_err().to_string().contains("use jpeg"));
+}

@@ -17,6 +17,8 @@ use crate::failure::{Context as _, Result};
 const TABLE: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
 /// The folder of feature files, and that of some that are not finished.
 const FEATURES: [&str; 2] = ["features", "features.unfinished"];
+/// The folder of files that were carved.
+const CARVED: &str = "carved";
 /// The name of the coverage, in the format of GNU ddrescue.
 const COVERAGE: &str = "coverage.map";
 /// The name of the answer.
@@ -47,6 +49,13 @@ impl Folder {
     pub fn add(&mut self, hit: &Hit, search: &Search) -> Result<()> {
         let added = self.table.add(hit, search).and_then(|()| self.features.add(hit, search));
         added.context(format_args!("cannot write {}", self.path.display()))
+    }
+
+    /// Makes the folder of carved files, and returns its path.
+    pub fn for_carved(&self) -> Result<PathBuf> {
+        let path = self.made.path().join(CARVED);
+        std::fs::create_dir(&path).context(format_args!("cannot write {}", self.path.display()))?;
+        Ok(path)
     }
 
     /// Completes the folder, and gives it its name.

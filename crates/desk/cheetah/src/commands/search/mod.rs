@@ -1,5 +1,6 @@
 //! `cheetah search`: finds words, expressions and well-known kinds of data in a drive or an image.
 
+mod carve;
 mod folder;
 mod options;
 mod show;
@@ -11,6 +12,7 @@ use cheetah_search::{Batch, Order, Outcome, Search};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 
+use self::carve::Headers;
 use self::folder::Folder;
 use self::options::OrderArgs;
 use crate::commands::lend_key::LendKeyArgs;
@@ -27,6 +29,9 @@ use crate::ui::Ui;
     long_about = "Searches every byte of a drive or an image: words, regular expressions, and well-known kinds of data, \
 such as e-mail addresses and the numbers of payment cards. Files, deleted files and unallocated space are searched \
 alike; a file in several fragments is searched fragment by fragment, and compressed content as it is stored.
+
+--headers finds where files begin, by their signatures, and --carve saves those that lie in one piece and have a valid \
+structure: jpeg, png, gif, pdf, zip, 7z, gzip, sqlite, mp4, riff, evtx and registry.
 
 Words are searched in each encoding. A regular expression is searched in the bytes as they are, and in the UTF-16 among the \
 encodings if it has ASCII characters only and no assertions such as \\b. Its matches must have a greatest length: {1,64} in \
@@ -47,7 +52,8 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search case42.drive --find card --at-nodes
   cheetah search case42.drive words.txt --at-nodes --lend-key all --out hits42
   cheetah search disk.E01 --word Geheim --encoding utf-8,utf-16le,cp1252
-  cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits"
+  cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
+  cheetah search disk.raw --headers jpeg,png,pdf --carve --out files"
 )]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
@@ -61,6 +67,10 @@ pub struct Args {
     /// New folder for the result
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Save the files that begin at the headers found and have a valid structure, in DIR/carved
+    #[arg(long, requires = "headers", requires = "out")]
+    carve: bool,
 
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
@@ -112,9 +122,9 @@ async fn search_source(
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let mut sink = Sink { search, folder, ui };
+    let mut sink = Sink { search, folder, headers: args.carve.then(|| Headers::new(search)), ui };
     let progress = ui.progress(format!("searching {}", args.source), opened.size());
-    let ended = loop {
+    let mut ended = loop {
         let batch = tokio::select! {
             batch = batches.next() => batch,
             signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
@@ -130,8 +140,16 @@ async fn search_source(
         }
     };
     drop((batches, progress));
+    let mut carved = None;
+    if let (Ok(()), Some(headers), Some(folder)) = (&ended, &sink.headers, &sink.folder) {
+        match headers.carve(&opened.decrypted(), folder, stop, ui).await {
+            Ok(counts) => carved = Some(counts),
+            Err(failure) => ended = Err(failure),
+        }
+    }
     let at_nodes = near.map(|done| done.lock().clone());
-    let shown = show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref(), at_nodes };
+    let shown =
+        show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref(), at_nodes, carved };
     let answer = shown.answer(ended.is_ok());
     if let Some(folder) = sink.folder {
         folder.publish(&answer, outcome.coverage())?;
@@ -145,6 +163,7 @@ async fn search_source(
 struct Sink<'a> {
     search: &'a Search,
     folder: Option<Folder>,
+    headers: Option<Headers>,
     ui: Ui,
 }
 
@@ -152,6 +171,7 @@ impl Sink<'_> {
     /// Writes the hits to the folder, or prints them.
     fn take(&mut self, batch: &Batch) -> Result<()> {
         for hit in &batch.hits {
+            self.headers.iter_mut().for_each(|headers| headers.add(hit));
             match &mut self.folder {
                 Some(folder) => folder.add(hit, self.search)?,
                 None => show::hit(hit, self.search, self.ui),

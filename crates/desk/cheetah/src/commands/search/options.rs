@@ -5,7 +5,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use cheetah_search::{CONTEXT_BYTES_MAX, Finder, Order, TextEncoding, UnknownFinder, read_words};
+use cheetah_search::{
+    CONTEXT_BYTES_MAX, FileKind, Finder, Order, TextEncoding, UnknownFileKind, UnknownFinder, read_words,
+};
 
 use crate::failure::{Context as _, Failure, Result};
 
@@ -29,6 +31,11 @@ pub struct OrderArgs {
     /// A kind of data: email, url, domain, ipv4, ipv6, telephone, card, iban, bitcoin, or all of them
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     find: Vec<Kinds>,
+
+    /// The headers of files: jpeg, png, gif, pdf, zip, 7z, rar, gzip, bzip2, xz, sqlite, mp4, riff, matroska, ole, pe, elf,
+    /// evtx, registry, lnk, prefetch, pst, or all of them
+    #[arg(long, value_name = "FORMAT,…", value_delimiter = ',')]
+    headers: Vec<Headers>,
 
     /// An encoding of words and kinds of data: utf-8, utf-16le, utf-16be, or a code page such as cp1252, koi8-r or
     /// shift_jis
@@ -56,14 +63,28 @@ impl FromStr for Kinds {
     }
 }
 
+/// One format of files, or all.
+#[derive(Debug, Clone)]
+struct Headers(Vec<FileKind>);
+
+impl FromStr for Headers {
+    type Err = UnknownFileKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFileKind> {
+        Ok(Self(if text == "all" { FileKind::ALL.to_vec() } else { vec![text.parse()?] }))
+    }
+}
+
 impl OrderArgs {
     /// Reads the list of words, and returns the order.
     pub fn read(&self) -> Result<Order> {
         let listed = self.words.as_deref().map(list).transpose()?;
-        let is_empty = self.word.is_empty() && self.regex.is_empty() && self.find.is_empty();
+        let is_empty = self.word.is_empty() && self.regex.is_empty() && self.find.is_empty() && self.headers.is_empty();
         match &listed {
             None if is_empty => {
-                return Err(Failure::misused("say what to search for: a file of words, --word, --regex or --find"));
+                return Err(Failure::misused(
+                    "say what to search for: a file of words, --word, --regex, --find or --headers",
+                ));
             }
             Some(words) if is_empty && words.is_empty() => {
                 let path = self.words.as_deref().unwrap_or(Path::new("")).display();
@@ -74,11 +95,16 @@ impl OrderArgs {
         Ok(Order {
             words: listed.into_iter().flatten().chain(self.word.iter().cloned()).collect(),
             expressions: self.regex.clone(),
-            finders: self.find.iter().flat_map(|kinds| kinds.0.iter().copied()).collect(),
+            finders: self.finders(),
             encodings: self.encoding.clone(),
             ignore_case: self.ignore_case,
             context_bytes: usize::from(self.context),
         })
+    }
+
+    fn finders(&self) -> Vec<Finder> {
+        let headers = self.headers.iter().flat_map(|formats| formats.0.iter().copied().map(Finder::Header));
+        self.find.iter().flat_map(|kinds| kinds.0.iter().copied()).chain(headers).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cheetah_carve::Counts;
 use cheetah_device::Size;
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
@@ -61,6 +62,8 @@ pub struct Shown<'a> {
     pub out: Option<&'a Path>,
     /// What was searched where, if nodes were asked to search what they hold.
     pub at_nodes: Option<WorkDone>,
+    /// What became of the headers, if files were carved.
+    pub carved: Option<Counts>,
 }
 
 impl Shown<'_> {
@@ -78,11 +81,19 @@ impl Shown<'_> {
                 PatternKind::Word => "word",
                 PatternKind::Expression => "regex",
                 PatternKind::Finder => "find",
+                PatternKind::Header => "header",
             },
             pattern: &pattern.name,
         });
         answers::Search {
             at_nodes: self.at_nodes.as_ref(),
+            carved: self.carved.map(|counts| answers::Carved {
+                bytes: counts.bytes,
+                files: counts.files,
+                inside: counts.inside,
+                invalid: counts.invalid,
+                unreadable: counts.unreadable,
+            }),
             complete: self.outcome.coverage().is_whole(),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
@@ -116,6 +127,7 @@ impl Shown<'_> {
             lines.extend(range_lines(what, gaps.map(|gap| (gap.range, &gap.why))));
         }
         lines.extend(self.at_nodes.iter().flat_map(|done| work_lines("searched", done)));
+        lines.extend(self.carved.map(carved_line));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
     }
@@ -167,4 +179,16 @@ fn gap(gap: &Gap) -> answers::Gap<'_> {
         state: if gap.state == State::Unreadable { "unreadable" } else { "unread" },
         why: &gap.why,
     }
+}
+
+fn carved_line(counts: Counts) -> String {
+    let Counts { files, bytes, inside, invalid, unreadable } = counts;
+    let mut line = format!("  carved: {files} {} of {}", if files == 1 { "file" } else { "files" }, Size(bytes));
+    for (headers, what) in [(inside, "inside them"), (invalid, "of no valid file"), (unreadable, "of unreadable ones")]
+    {
+        if headers > 0 {
+            line += &format!("; {headers} {} {what}", if headers == 1 { "header" } else { "headers" });
+        }
+    }
+    line
 }

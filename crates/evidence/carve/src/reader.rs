@@ -1,0 +1,98 @@
+//! Reading a file of unknown length, from its beginning on.
+
+use cheetah_device::{ByteRange, DynDevice, Result};
+
+/// Bytes that are read at a time: few where headers are far apart, and more the longer it is read on.
+const WINDOW_BYTES_MIN: u64 = 4096;
+const WINDOW_BYTES_MAX: u64 = 256 << 10;
+
+/// The bytes of a device from an offset on, up to a limit. Keeps what it read last.
+pub struct Reader<'a> {
+    device: &'a DynDevice,
+    begin: u64,
+    len: u64,
+    /// Where the window begins, from `begin` on.
+    at: u64,
+    window: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(device: &'a DynDevice, begin: u64, limit: u64) -> Self {
+        let len = device.geometry().size.saturating_sub(begin).min(limit);
+        Self { device, begin, len, at: 0, window: Vec::new() }
+    }
+
+    /// How many bytes there are.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Up to `len` bytes from `at` on, and at most as many as are read at a time: fewer at the end only.
+    pub async fn up_to(&mut self, at: u64, len: u64) -> Result<&[u8]> {
+        let len = len.min(WINDOW_BYTES_MAX).min(self.len.saturating_sub(at));
+        let (begin, end) = (self.at, self.at + self.window.len() as u64);
+        if (at < begin || at + len > end) && len > 0 {
+            let reads_on = (begin..=end).contains(&at) && !self.window.is_empty();
+            let more = if reads_on { 2 * (end - begin) } else { 0 };
+            let window = more.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).max(len);
+            let range = ByteRange::new(self.begin + at, window.min(self.len - at));
+            self.window = self.device.read(range).await?.into_bytes().into();
+            self.at = at;
+        }
+        let start = usize::try_from(at.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let end = start.saturating_add(len as usize);
+        Ok(self.window.get(start..end).unwrap_or_default())
+    }
+
+    /// The next bytes, as many as are read at a time.
+    pub async fn some(&mut self, at: u64) -> Result<&[u8]> {
+        self.up_to(at, WINDOW_BYTES_MAX).await
+    }
+
+    /// Exactly `N` bytes; `None` if there are fewer.
+    pub async fn array<const N: usize>(&mut self, at: u64) -> Result<Option<[u8; N]>> {
+        Ok(self.up_to(at, N as u64).await?.first_chunk().copied())
+    }
+
+    /// Where `pattern` stands next, from `at` on and before `end`.
+    pub async fn find(&mut self, pattern: &[u8], mut at: u64, end: u64) -> Result<Option<u64>> {
+        loop {
+            let bytes = self.up_to(at, WINDOW_BYTES_MAX.min(end.saturating_sub(at))).await?;
+            if bytes.len() < pattern.len() {
+                return Ok(None);
+            }
+            let (first, rest) = pattern.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
+            let mut places = bytes.iter().enumerate().filter(|(_, byte)| **byte == first).map(|(place, _)| place);
+            if let Some(place) = places.find(|place| bytes[place + 1..].starts_with(rest)) {
+                return Ok(Some(at + place as u64));
+            }
+            at += (bytes.len() - pattern.len() + 1) as u64;
+        }
+    }
+}
+
+/// A number whose lowest byte comes first.
+pub fn u16_le(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u16::from_le_bytes(*bytes))
+}
+
+pub fn u32_le(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+pub fn u64_le(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// A number whose highest byte comes first.
+pub fn u16_be(bytes: &[u8], at: usize) -> u16 {
+    u16_le(bytes, at).swap_bytes()
+}
+
+pub fn u32_be(bytes: &[u8], at: usize) -> u32 {
+    u32_le(bytes, at).swap_bytes()
+}
+
+pub fn u64_be(bytes: &[u8], at: usize) -> u64 {
+    u64_le(bytes, at).swap_bytes()
+}

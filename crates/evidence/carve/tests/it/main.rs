@@ -1,0 +1,134 @@
+//! Files of each format, in noise at any offset: the length is exact; what is cut short or altered is no file.
+
+#![allow(clippy::unwrap_used)]
+
+mod files;
+
+use std::sync::Arc;
+
+use cheetah_carve::{Carver, Counts, Format, length};
+use cheetah_device::DynDevice;
+use cheetah_device::memory::Memory;
+use proptest::prelude::*;
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let bytes = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u8
+    });
+    bytes.take(len).collect()
+}
+
+fn device(content: Vec<u8>) -> DynDevice {
+    Arc::new(Memory::new(content))
+}
+
+fn carved(content: Vec<u8>, offset: usize, format: Format) -> Option<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(length(&device(content), offset as u64, format)).unwrap()
+}
+
+#[test]
+fn each_file_is_found_with_its_exact_length_in_noise() {
+    for (format, file) in files::all() {
+        for offset in [0, 1, 511, 70_000] {
+            let content = [noise(3, offset), file.clone(), noise(9, 4000)].concat();
+            assert_eq!(carved(content, offset, format), Some(file.len() as u64), "{format:?} at {offset}");
+        }
+        // It may end where the device does.
+        assert_eq!(carved(file.clone(), 0, format), Some(file.len() as u64), "{format:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_none() {
+    for (format, file) in files::all() {
+        for len in [16, file.len() / 3, file.len() - 1] {
+            let found = carved(file[..len].to_vec(), 0, format);
+            let expected = match format {
+                // A document counts without the end of its last line, and a member without the one after it.
+                Format::Pdf if len == file.len() - 1 => Some(len as u64),
+                Format::Gzip if len == file.len() - 1 => Some(files::gzip_member(4).len() as u64),
+                _ => None,
+            };
+            assert_eq!(found, expected, "{format:?}, {len} of {}", file.len());
+        }
+    }
+}
+
+#[test]
+fn a_byte_that_a_checksum_covers_cannot_be_altered() {
+    for (format, file) in files::all() {
+        let places: &[usize] = match format {
+            Format::Png => &[20, 45, file.len() - 2],
+            Format::Gzip => &[30, file.len() - 5],
+            Format::SevenZip => &[14, 35],
+            Format::Evtx | Format::Registry => &[10, 100],
+            _ => continue,
+        };
+        for place in places {
+            let mut altered = file.clone();
+            altered[*place] ^= 0x10;
+            assert_eq!(carved(altered, 0, format), None, "{format:?}, byte {place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
+    let png = files::all().into_iter().find(|(format, _)| *format == Format::Png).unwrap().1;
+    let gif = files::all().into_iter().find(|(format, _)| *format == Format::Gif).unwrap().1;
+    let content = [noise(1, 1000), png.clone(), noise(2, 24), gif.clone(), noise(5, 100)].concat();
+    let gif_at = 1024 + png.len() as u64;
+    let device = device(content);
+    let folder = tempfile::tempdir().unwrap();
+    let mut carver = Carver::new(folder.path()).unwrap();
+    for (offset, format) in [
+        (10, Format::Jpeg),
+        (1000, Format::Png),
+        (1010, Format::Gif),
+        (gif_at, Format::Gif),
+        (gif_at + 200_000, Format::Gif),
+    ] {
+        carver.carve(&device, offset, format).await.unwrap();
+    }
+    let counts = carver.finish().unwrap();
+    let bytes = (png.len() + gif.len()) as u64;
+    assert_eq!(counts, Counts { files: 2, bytes, inside: 1, invalid: 2, unreadable: 0 });
+    assert!(std::fs::read(folder.path().join("00000000001000.png")).unwrap() == png);
+    let table = std::fs::read_to_string(folder.path().join("carved.csv")).unwrap();
+    let rows: Vec<_> = table.lines().map(|line| line.split(',').take(3).collect::<Vec<_>>().join(",")).collect();
+    assert_eq!(
+        rows,
+        ["offset,length,format", &format!("1000,{},png", png.len()), &format!("{gif_at},{},gif", gif.len())]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn altered_files_of_each_format_end_within_the_device(
+        index in 0..Format::ALL.len(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (format, mut file) = files::all().swap_remove(index);
+        for (place, value) in changes {
+            let place = place.index(file.len());
+            file[place] = value;
+        }
+        file.truncate(cut.index(file.len()) + 1);
+        let len = file.len() as u64;
+        prop_assert!(carved(file, 0, format).is_none_or(|found| found <= len));
+    }
+
+    #[test]
+    fn noise_with_a_signature_ends_within_the_device(index in 0..Format::ALL.len(), seed in any::<u64>(), len in 0usize..3000) {
+        let (format, file) = files::all().swap_remove(index);
+        let content = [&file[..16.min(file.len())], &noise(seed, len)].concat();
+        let size = content.len() as u64;
+        prop_assert!(carved(content, 0, format).is_none_or(|found| found <= size));
+    }
+}
