@@ -46,6 +46,7 @@ pub mod lending;
 pub mod maps;
 pub mod node;
 mod pages;
+mod pressure;
 mod replaced;
 mod shared;
 pub mod spare;
@@ -54,4 +55,5 @@ mod table;
 mod watch;
 
 pub use arena::{LENT_BYTES_MAX, LENT_BYTES_MIN};
+pub use jobs::Scan;
 pub use node::{Node, NodeConfig, NodeError};

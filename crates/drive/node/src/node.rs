@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::announce::Announcement;
 use crate::exports::Exports;
 use crate::instance::Instance;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, Scan};
 use crate::lending::Rules;
 use crate::shared::Shared;
 use crate::store::Store;
@@ -57,8 +57,8 @@ pub struct NodeConfig {
     pub probe: bool,
     /// The number of threads that serve NBD; by the number of processors if `None`.
     pub data_threads: Option<NonZeroUsize>,
-    /// The number of threads that work on jobs when a processor has nothing else to do; `None`: the node does no jobs.
-    pub scan_threads: Option<NonZeroUsize>,
+    /// The processor that it lends for jobs; `None`: the node does no jobs.
+    pub scan: Option<Scan>,
 }
 
 impl NodeConfig {
@@ -78,7 +78,7 @@ impl NodeConfig {
             credential: None,
             probe: true,
             data_threads: None,
-            scan_threads: None,
+            scan: None,
         }
     }
 }
@@ -174,7 +174,7 @@ impl Node {
         let instance = Instance::random().map_err(|error| system("cannot make an id of this run", error.into()))?;
         let is_trusted =
             credential.as_ref().and_then(Credential::identity).is_some_and(|own| own.role == Role::TrustedNode);
-        let jobs = Jobs::start(config.scan_threads, is_trusted);
+        let jobs = Jobs::start(config.scan, is_trusted);
         let jobs = jobs.map_err(|error| system("cannot start threads", error))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {

@@ -8,6 +8,7 @@ use cheetah_device::machine_memory::{MachineMemory, machine_memory};
 
 use crate::exports::Exports;
 use crate::lending::{Held, HeldPart, Lending, Rules, Seen};
+use crate::pressure;
 
 /// The interval of looks: a program that fills memory at 4 GB/s takes 400 MB meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
@@ -109,7 +110,8 @@ struct Stalls {
 
 impl Stalls {
     fn seen(&mut self, memory: MachineMemory) -> Seen {
-        let total_us = std::fs::read_to_string("/proc/pressure/memory").ok().and_then(|text| stalled_us(&text));
+        let total_us =
+            std::fs::read_to_string("/proc/pressure/memory").ok().and_then(|text| pressure::stalled_us(&text));
         let now = Instant::now();
         let is_pressed = match (self.last, total_us) {
             (Some((at, before)), Some(total)) => {
@@ -120,24 +122,5 @@ impl Stalls {
         };
         self.last = total_us.map(|total| (now, total));
         Seen { available_bytes: memory.available_bytes, is_pressed }
-    }
-}
-
-/// Microseconds for which some process has waited for memory since the start of the machine, by `/proc/pressure/memory`.
-fn stalled_us(text: &str) -> Option<u64> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    some.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_for_which_processes_waited_is_parsed() {
-        let text =
-            "some avg10=0.12 avg60=0.00 avg300=0.00 total=81234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
-        assert_eq!(stalled_us(text), Some(81234));
-        assert_eq!((stalled_us(""), stalled_us("some total=x"), stalled_us("full total=7")), (None, None, None));
     }
 }

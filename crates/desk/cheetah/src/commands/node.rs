@@ -1,7 +1,6 @@
 //! `cheetah node`: lends this machine's memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -115,8 +114,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u32>,
 
-    /// Also lend the processor: work on jobs of examiners when it has nothing else to do, on every processor ('idle') or with
-    /// this number of threads
+    /// Also lend the processor: work on jobs of examiners when it has nothing else to do, on every processor and with pauses while
+    /// other programs wait for one ('idle'), or with this number of threads
     #[arg(long, value_name = "idle|THREADS")]
     scan: Option<Scan>,
 
@@ -150,15 +149,18 @@ impl FromStr for Memory {
 
 /// How much of the processor to lend.
 #[derive(Debug, Clone, Copy)]
-struct Scan(NonZeroUsize);
+struct Scan(cheetah_node::Scan);
 
 impl FromStr for Scan {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
-            "idle" => Ok(Self(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))),
-            _ => text.parse().map(Self).map_err(|_| "say 'idle', or a number of threads".to_owned()),
+            "idle" => Ok(Self(cheetah_node::Scan::idle())),
+            _ => match text.parse() {
+                Ok(threads) => Ok(Self(cheetah_node::Scan::with(threads))),
+                Err(_) => Err("say 'idle', or a number of threads".to_owned()),
+            },
         }
     }
 }
@@ -242,7 +244,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         insecure: args.insecure,
         credential: desk.credentials.acting_as().cloned(),
         probe: !args.no_probe,
-        scan_threads: args.scan.map(|scan| scan.0),
+        scan: args.scan.map(|scan| scan.0),
         dedicated: matches!(args.memory, Memory::Max),
         ..NodeConfig::new(memory_bytes, listen)
     };

@@ -14,7 +14,7 @@ use cheetah_drive::verify::{VerifyOptions, verify};
 use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, Session, WorkDone};
 use cheetah_error::next;
 use cheetah_nbd::server::Exports as _;
-use cheetah_node::{Node, NodeConfig};
+use cheetah_node::{Node, NodeConfig, Scan};
 use cheetah_seal::age::Identity;
 use cheetah_search::{Batch, Hit, Order, Outcome, RunOptions, Search, run};
 use cheetah_tls::testing::Room;
@@ -54,9 +54,9 @@ fn lab(roles: &[Role]) -> Lab {
     let start = |(number, role): (usize, &Role)| {
         let name = format!("pc{number}");
         let credential = Some(ROOM.credential(&name, *role));
-        let scan_threads = NonZeroUsize::new(2);
+        let scan = NonZeroUsize::new(2).map(Scan::with);
         let config = NodeConfig::new(16 * MIB, "127.0.0.1:0".parse().unwrap());
-        Node::start(NodeConfig { name, credential, scan_threads, ..config }).unwrap()
+        Node::start(NodeConfig { name, credential, scan, ..config }).unwrap()
     };
     Lab { dir: tempfile::tempdir().unwrap(), nodes: roles.iter().enumerate().map(start).collect() }
 }

@@ -11,6 +11,7 @@ mod digest;
 mod idle;
 mod lent;
 mod output;
+mod pace;
 mod patterns;
 mod search;
 mod units;
@@ -33,6 +34,7 @@ use crate::instance::Instance;
 use content::Content;
 use lent::{Borrower, OwnKey};
 use output::Output;
+use pace::{PAUSE, Pace};
 use patterns::{AllPatterns, Patterns};
 use units::Stopped;
 
@@ -46,6 +48,27 @@ const SWEEP: Duration = Duration::from_secs(1);
 const END_WAIT: Duration = Duration::from_secs(2);
 /// The interval at which it looks whether they have ended.
 const END_LOOK: Duration = Duration::from_millis(10);
+
+/// The processor that a node lends for jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scan {
+    /// The number of threads that work when a processor has nothing else to do.
+    pub threads: NonZeroUsize,
+    /// Whether they pause while other programs of the machine wait for a processor.
+    pub gives_way: bool,
+}
+
+impl Scan {
+    /// A number of threads that do not pause.
+    pub const fn with(threads: NonZeroUsize) -> Self {
+        Self { threads, gives_way: false }
+    }
+
+    /// A thread for each processor, which give way.
+    pub fn idle() -> Self {
+        Self { threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), gives_way: true }
+    }
+}
 
 /// What clients can make a node keep.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +126,7 @@ pub(crate) struct Jobs {
 
 struct Queue {
     limits: Limits,
+    pace: Pace,
     state: Mutex<State>,
     /// Signalled when there is a job to begin, or the end.
     changed: Condvar,
@@ -132,18 +156,20 @@ enum Task {
 
 impl Jobs {
     /// Starts the threads; none if the node does not lend its processor. `is_trusted`: keys are lent to it.
-    pub fn start(threads: Option<NonZeroUsize>, is_trusted: bool) -> std::io::Result<Self> {
-        Self::with(threads.map_or(0, usize::from), is_trusted, Limits::default())
+    pub fn start(scan: Option<Scan>, is_trusted: bool) -> std::io::Result<Self> {
+        let (threads, gives_way) = scan.map_or((0, false), |scan| (scan.threads.get(), scan.gives_way));
+        Self::with((threads, gives_way), is_trusted, Limits::default())
     }
 
-    fn with(threads: usize, is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue { limits, state: Mutex::default(), changed: Condvar::new() });
+    fn with((threads, gives_way): (usize, bool), is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
         let (threads_count, patterns) = (threads.min(THREADS_MAX), AllPatterns::default());
+        let pace = Pace::new(threads_count, gives_way);
+        let queue = Arc::new(Queue { limits, pace, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
         let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
-        for _ in 0..jobs.threads_count {
+        for number in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
-            let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
+            let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work(number))?;
             jobs.threads.lock().push(thread);
         }
         Ok(jobs)
@@ -252,13 +278,17 @@ impl Jobs {
 }
 
 impl Queue {
-    /// Works on jobs until the end.
-    fn work(&self) {
+    /// Works on jobs until the end, as the thread of that number.
+    fn work(&self, number: usize) {
         if let Err(error) = idle::enter() {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {
-            job.run();
+            job.run(|| {
+                while !self.pace.may_work(number) && !job.output.is_cancelled() {
+                    thread::sleep(PAUSE);
+                }
+            });
         }
     }
 
@@ -303,11 +333,12 @@ impl Job {
         drop(self.key.lock().take());
     }
 
-    fn run(&self) {
+    /// Works on it; `give_way` is called before each read, and returns when that may begin.
+    fn run(&self, give_way: impl Fn()) {
         if self.output.is_cancelled() {
             return;
         }
-        let last = match self.work() {
+        let last = match self.work(give_way) {
             Ok(units) => JobLine::End { units },
             Err(Stopped::Failed(why)) => JobLine::Failed { why },
             Err(Stopped::Cancelled) => return,
@@ -317,9 +348,12 @@ impl Job {
     }
 
     /// Works on the units, and returns their number. The key is wiped when this returns: before the last line is there.
-    fn work(&self) -> Result<u64, Stopped> {
+    fn work(&self, give_way: impl Fn()) -> Result<u64, Stopped> {
         let (units, key) = (&self.units, self.key.lock().take());
-        let read = |range| self.export.read_here(range);
+        let read = |range| {
+            give_way();
+            self.export.read_here(range)
+        };
         match &self.task {
             Task::Digest(work) if key.is_none() => digest::run(*work, units, read, |line| self.output.push(line)),
             Task::Digest(work) => {

@@ -9,7 +9,7 @@ use cheetah_control::jobs::{
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_nbd::server::Exports as _;
-use cheetah_node::{Node, NodeConfig};
+use cheetah_node::{Node, NodeConfig, Scan};
 
 use crate::node::{loopback, raw, refusal, start};
 
@@ -18,7 +18,8 @@ const UNITS: u64 = 32;
 
 /// A node with this number of threads for jobs, and an export with bytes that are all 7.
 async fn lending(threads: usize) -> (Node, ControlClient) {
-    let config = NodeConfig { scan_threads: NonZeroUsize::new(threads), ..NodeConfig::new(8 << 20, loopback(0)) };
+    let config =
+        NodeConfig { scan: NonZeroUsize::new(threads).map(Scan::with), ..NodeConfig::new(8 << 20, loopback(0)) };
     let node = Node::start(config).unwrap();
     let client = ControlClient::new(node.http_address(), None);
     client.create_export(&NewExport::reserved("e", UNITS * UNIT)).await.unwrap();

@@ -11,7 +11,7 @@ use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::{Address, NbdUri};
-use cheetah_node::{Node, NodeConfig};
+use cheetah_node::{Node, NodeConfig, Scan};
 use cheetah_tls::testing::Room;
 use cheetah_tls::{Credential, Expected, Role};
 use hyper::Method;
@@ -103,7 +103,7 @@ impl Stage {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = NodeConfig {
             credential: Some(credential.clone()),
-            scan_threads: NonZeroUsize::new(1),
+            scan: NonZeroUsize::new(1).map(Scan::with),
             ..NodeConfig::new(64 * MIB, at)
         };
         let stage = Self {

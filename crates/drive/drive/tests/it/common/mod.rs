@@ -16,7 +16,7 @@ use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions};
-use cheetah_node::{Node, NodeConfig};
+use cheetah_node::{Node, NodeConfig, Scan};
 
 pub use crate::session;
 
@@ -37,13 +37,13 @@ pub fn start_node(memory: u64) -> Node {
 }
 
 /// The same, with this number of threads for jobs.
-pub fn start_node_with(memory: u64, scan_threads: Option<NonZeroUsize>) -> Node {
+pub fn start_node_with(memory: u64, scan: Option<Scan>) -> Node {
     for _ in 0..100 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         if free.port() == u16::MAX {
             continue;
         }
-        if let Ok(node) = Node::start(NodeConfig { scan_threads, ..NodeConfig::new(memory, free) }) {
+        if let Ok(node) = Node::start(NodeConfig { scan, ..NodeConfig::new(memory, free) }) {
             return node;
         }
     }
@@ -116,7 +116,8 @@ impl Lab {
 
     /// A lab whose nodes lend their processors, too: two threads each.
     pub fn lending(memories: &[u64]) -> Self {
-        let nodes = memories.iter().map(|memory| start_node_with(*memory, NonZeroUsize::new(2))).collect();
+        let nodes =
+            memories.iter().map(|memory| start_node_with(*memory, NonZeroUsize::new(2).map(Scan::with))).collect();
         Self { dir: tempfile::tempdir().unwrap(), nodes }
     }
 
