@@ -85,7 +85,7 @@ class Cluster:
         futures = [
             self._client.submit(_at_dask, job, part, key=key, pure=False, retries=0) for key, part in parts_of.items()
         ]
-        for future in as_completed(futures):
+        for future in as_completed(futures, loop=self._client.loop):
             part = parts_of[future.key]
             try:
                 address, left = future.result()

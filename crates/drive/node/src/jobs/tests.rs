@@ -114,7 +114,7 @@ async fn the_end_of_the_node_ends_every_job() {
 #[tokio::test]
 async fn a_job_is_forgotten_once_its_last_line_has_arrived() {
     let (exports, instance) = exports();
-    let jobs = Jobs::start(NonZeroUsize::new(1), false).unwrap();
+    let jobs = Jobs::start(NonZeroUsize::new(1).map(Scan::with), false).unwrap();
     let id = jobs.add(whole(instance), "desk", &exports, instance).unwrap();
     let mut lines = 0;
     while jobs.status().is_some_and(|status| status.jobs > 0) {
@@ -146,7 +146,7 @@ async fn searches_with_other_patterns_than_those_of_four_others_wait_until_these
 #[tokio::test]
 async fn patterns_that_make_no_sense_end_the_job() {
     let (exports, instance) = exports();
-    let jobs = Jobs::start(NonZeroUsize::new(1), false).unwrap();
+    let jobs = Jobs::start(NonZeroUsize::new(1).map(Scan::with), false).unwrap();
     let order = SearchOrder { expressions: vec!["a+".into()], ..patterns::tests::words(&[]) };
     let id = jobs.add(search(instance, order), "desk", &exports, instance).unwrap();
     let lines = jobs.lines(&id, 0, PATIENCE).await.unwrap();
@@ -188,7 +188,7 @@ fn until_wiped(exports: &Exports) {
 #[tokio::test]
 async fn a_lent_key_is_wiped_before_the_last_line_of_its_job_is_there() {
     let (exports, instance) = exports();
-    let jobs = Jobs::start(NonZeroUsize::new(1), true).unwrap();
+    let jobs = Jobs::start(NonZeroUsize::new(1).map(Scan::with), true).unwrap();
     let id = jobs.add(sealed(&jobs, instance, 'a'), "desk", &exports, instance).unwrap();
     let mut lines: Vec<JobLine> = Vec::new();
     while !lines.last().is_some_and(JobLine::is_last) {
@@ -229,7 +229,7 @@ fn a_lent_key_is_wiped_when_its_job_is_cancelled_given_up_or_ended_with_the_node
 #[test]
 fn a_lent_key_that_is_none_or_does_not_fit_the_job_is_refused() {
     let (exports, instance) = exports();
-    let jobs = Jobs::start(NonZeroUsize::new(1), true).unwrap();
+    let jobs = Jobs::start(NonZeroUsize::new(1).map(Scan::with), true).unwrap();
     let refused = |job: NewJob| jobs.add(job, "desk", &exports, instance).unwrap_err();
     let good = sealed(&jobs, instance, 'a');
     let key = good.key.clone().unwrap();
@@ -243,7 +243,7 @@ fn a_lent_key_that_is_none_or_does_not_fit_the_job_is_refused() {
         LentKey { age: "A".repeat(LENT_KEY_DIGITS_MAX), ..key.clone() },
         LentKey { age: "A".repeat(LENT_KEY_DIGITS_MAX + 4), ..key.clone() },
         // To another run.
-        sealed(&Jobs::start(NonZeroUsize::new(1), true).unwrap(), instance, 'a').key.unwrap(),
+        sealed(&Jobs::start(NonZeroUsize::new(1).map(Scan::with), true).unwrap(), instance, 'a').key.unwrap(),
     ] {
         assert!(matches!(refused(NewJob { key: Some(bad), ..good.clone() }), JobError::Bad(_)));
     }
@@ -251,6 +251,6 @@ fn a_lent_key_that_is_none_or_does_not_fit_the_job_is_refused() {
     let larger = Units { unit_bytes: 8 * KIB, stretches };
     assert!(matches!(refused(NewJob { units: larger, ..good.clone() }), JobError::Bad(_)));
     assert_eq!(lent_tasks(&exports), []);
-    let untrusted = Jobs::start(NonZeroUsize::new(1), false).unwrap();
+    let untrusted = Jobs::start(NonZeroUsize::new(1).map(Scan::with), false).unwrap();
     assert_eq!(untrusted.add(good, "desk", &exports, instance), Err(JobError::NoKeys));
 }

@@ -1,6 +1,7 @@
 //! The smallest files of each format that have all that is checked.
 
 use std::io::{Cursor, Write as _};
+use std::sync::LazyLock;
 
 use cheetah_carve::Format;
 use flate2::Crc;
@@ -13,6 +14,11 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 /// A file of each format.
 pub fn all() -> Vec<(Format, Vec<u8>)> {
+    static ALL: LazyLock<Vec<(Format, Vec<u8>)>> = LazyLock::new(made);
+    ALL.clone()
+}
+
+fn made() -> Vec<(Format, Vec<u8>)> {
     vec![
         (Format::Jpeg, jpeg()),
         (Format::Png, png()),
@@ -97,7 +103,7 @@ fn zip() -> Vec<u8> {
         writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
         writer.write_all(&[b'z'; 100_000]).unwrap();
     }
-    writer.set_comment("of the archive");
+    writer.set_comment("of the archive").unwrap();
     writer.finish().unwrap().into_inner()
 }
 

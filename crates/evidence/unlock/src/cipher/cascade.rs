@@ -36,7 +36,6 @@ impl Algorithm {
 }
 
 /// A key, expanded. Dropping it wipes it.
-#[expect(clippy::large_enum_variant, reason = "a box would lie outside the locked memory")]
 enum Expanded {
     Aes(Aes256),
     Camellia(Camellia256),

@@ -40,6 +40,7 @@ pub(crate) enum Iv {
 }
 
 /// A mode with its keys.
+#[expect(clippy::large_enum_variant, reason = "a box would lie outside the locked memory")]
 pub(crate) enum Mode {
     Ecb(Aes),
     Cbc {
