@@ -79,8 +79,9 @@ class Cluster:
 
     def perform(self, job: Job, parts: list[Part]) -> "Iterator[tuple[Part, Left | str]]":
         """Has Dask place the parts. A part whose worker is lost is begun anew by another."""
-        from distributed import as_completed  # type: ignore[import-untyped,unused-ignore]
+        import distributed  # type: ignore[import-untyped,unused-ignore]
 
+        as_completed: Any = distributed.as_completed
         parts_of = {f"cheetah-run-{job.run}-{part.number}-{secrets.token_hex(4)}": part for part in parts}
         futures = [
             self._client.submit(_at_dask, job, part, key=key, pure=False, retries=0) for key, part in parts_of.items()

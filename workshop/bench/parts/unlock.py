@@ -10,7 +10,7 @@ import gzip
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench.harness import fio
 from bench.harness.figures import Metric, from_rounds
@@ -122,7 +122,7 @@ def read(attach: Callable[[Scratch], str], settings: Settings) -> dict[str, floa
 
 
 def measure_reads(
-    key: str, what: str, volume: Locked, others: dict[str, Callable[[Locked, Scratch], str]], settings: Settings
+    key: str, what: str, volume: Locked, others: Mapping[str, Callable[[Locked, Scratch], str]], settings: Settings
 ) -> list[Figure]:
     """Reads a locked volume, beside other programs and beside the same volume unlocked."""
     turns = {
@@ -167,9 +167,7 @@ def measure_listing(volume: Locked, settings: Settings) -> list[Figure]:
             plain = Site(beside, other, served(volume.content))
             turns = {
                 OURS: lambda: listing_s(site, lambda turn: mounted(turn, site.uri, volume.keys, site.enter)),
-                UNLOCKED: lambda: listing_s(
-                    plain, lambda turn: cheetah.mount(turn, plain.uri, enter=plain.enter)[1]
-                ),
+                UNLOCKED: lambda: listing_s(plain, lambda turn: cheetah.mount(turn, plain.uri, enter=plain.enter)[1]),
             }
             results = interleave(what, settings.rounds, turns, "seconds")
     return from_rounds("unlock/listing", what, OURS, (Metric("seconds", "", "s", "lower", 1.15),), results)
