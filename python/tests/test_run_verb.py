@@ -167,3 +167,10 @@ def test_an_interrupted_run_ends_its_programs_and_mounts(image: Path, binary: st
     assert list(folder.iterdir()) == []
     with open("/proc/mounts", encoding="utf-8") as mounts:
         assert str(folder) not in mounts.read()
+
+
+def test_a_python_without_dask_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cheetah.triage.workers.cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "dask", None)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="needs Dask, and this Python has no dask.*; install it"):
+        DaskWorkers("tcp://127.0.0.1:1")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from cheetah.run import at_worker
 from cheetah.run.at_worker import Job, Left
 from cheetah.run.parts import Part
+from cheetah.triage.workers import of_clusters
 
 PIECE_BYTES = 16 << 20
 WORKERS_S = 30.0
@@ -65,14 +66,13 @@ class Cluster:
     """The workers of the scheduler at an address. Raises OSError if there are none."""
 
     def __init__(self, scheduler: str) -> None:
-        from cheetah.triage.workers.cluster import connected, without_workers
-
-        self._client: Any = connected(scheduler)
+        clusters = of_clusters()
+        self._client: Any = clusters.connected(scheduler)
         until = time.monotonic() + WORKERS_S
         while not (count := len(self._client.nthreads())):
             if time.monotonic() > until:
                 self._client.close()
-                raise without_workers(scheduler)
+                raise clusters.without_workers(scheduler)
             time.sleep(0.1)
         self.count = count
         self._at: dict[str, str] = {}

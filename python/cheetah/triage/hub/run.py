@@ -26,6 +26,7 @@ from cheetah.triage.reading.shared_source import SharedSource
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.store import Parts
 from cheetah.triage.versions import deciding, versions
+from cheetah.triage.workers import of_clusters
 from cheetah.triage.workers.pool import Pool
 
 
@@ -143,7 +144,6 @@ def _resumed(path: pathlib.Path, parts: Parts, max_file: int, vouched: Vouched, 
 
 def _start_workers(uri: str, settings: Settings) -> Workers:
     if settings.scheduler is not None:
-        from cheetah.triage.workers.cluster import Cluster
-
-        return Cluster(settings.scheduler, uri, settings)
+        cluster: Workers = of_clusters().Cluster(settings.scheduler, uri, settings)
+        return cluster
     return Pool(uri, settings, settings.workers)
