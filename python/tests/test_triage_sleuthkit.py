@@ -173,7 +173,8 @@ def test_the_backup_of_a_gpt_is_used(disk: Path) -> None:
 def test_a_format_that_is_not_listed_is_named(tmp_path: Path, places: list[tuple[int, bytes]], name: str) -> None:
     found = Triaged(put(tmp_path / "volume", *places, size=8 * MIB))
     assert name in found.describes() and "no supported file system" in found.said
-    assert found.code == DONE and found.summary["verdict"] == "gaps"
+    # Of an array, the checksum of the superblock is wrong, so a member is not used: that is missing from the result.
+    assert found.code == (EVIDENCE if name.startswith("md") else DONE) and found.summary["verdict"] == "gaps"
 
 
 def test_a_file_system_that_the_sleuth_kit_refuses_is_named_with_its_reason(tmp_path: Path) -> None:

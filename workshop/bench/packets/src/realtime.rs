@@ -21,7 +21,9 @@ pub fn enter() -> io::Result<()> {
         processors
     };
     // SAFETY: 0 is this thread, and the kernel reads the set, whose size is passed.
-    check(libc::c_long::from(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const processors) }))?;
+    check(libc::c_long::from(unsafe {
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const processors)
+    }))?;
     let parameters = Parameters { priority: PRIORITY };
     // The function of musl fails with ENOSYS, hence the system call.
     // SAFETY: 0 is this thread, and the kernel reads the parameters, which live through the call.

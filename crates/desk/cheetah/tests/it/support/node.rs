@@ -1,5 +1,9 @@
 //! Nodes, each a process of its own.
 
+use std::net::SocketAddr;
+
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -61,8 +65,20 @@ impl Node {
         last
     }
 
+    /// Kills it. Its ports are kept, so that no server of another test is taken for it.
     pub fn kill(self) {
         self.service.kill();
+        [&self.nbd, &self.http].into_iter().for_each(|address| keep(address));
+    }
+}
+
+/// Keeps an address until the end of this process: it refuses connections, and a node that is started there gets it.
+fn keep(address: &str) {
+    let Ok(SocketAddr::V4(address)) = address.parse() else { return };
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let Ok(socket) = socket else { return };
+    if set_socket_reuseaddr(&socket, true).is_ok() && bind(&socket, &address).is_ok() {
+        std::mem::forget(socket);
     }
 }
 
