@@ -17,13 +17,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 from cheetah.run.parts import Part, words
 
 READY_S = 120.0
 STOP_S = 20.0
 OUTPUTS = ("stdout", "stderr")
+ENDED = "the run has ended"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,9 @@ class Place:
     def __init__(self, job: Job) -> None:
         self.folder = tempfile.mkdtemp(prefix=f"cheetah-run-{job.run}-")
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._left = threading.Condition()
+        self._busy = 0
+        self._is_ended = False
         try:
             self.mount = Mount(job, self.folder)
         except BaseException:
@@ -118,24 +122,46 @@ class Place:
             raise
 
     @contextlib.contextmanager
-    def started(self, process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
-        """Keeps a program, so that it can be ended."""
-        self._running.add(process)
+    def busy(self) -> Iterator[None]:
+        """Marks that a part is worked on. Raises OSError if the run has ended."""
+        with self._left:
+            if self._is_ended:
+                raise OSError(ENDED)
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._left:
+                self._busy -= 1
+                self._left.notify_all()
+
+    @contextlib.contextmanager
+    def started(self, argv: Sequence[str], **more: Any) -> Iterator["subprocess.Popen[bytes]"]:
+        """Starts a program, which ends with this place."""
+        with self._left:
+            if self._is_ended:
+                raise OSError(ENDED)
+            process = subprocess.Popen(argv, start_new_session=True, **more)
+            self._running.add(process)
         try:
             yield process
         finally:
             self._running.discard(process)
 
     def end(self) -> None:
-        """Ends the programs, unmounts, and removes the folder."""
-        for process in list(self._running):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        """Ends the programs, unmounts, and removes the folder, once no part is worked on any more."""
+        with self._left:
+            self._is_ended = True
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            self._left.wait_for(lambda: self._busy == 0, STOP_S)
         self.mount.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 _places: dict[str, Place] = {}
+_ended: set[str] = set()
 _lock = threading.Lock()
 
 
@@ -145,17 +171,20 @@ def perform(job: Job, part: Part) -> Left:
     host = socket.gethostname()
     try:
         with _lock:
+            if job.run in _ended:
+                raise OSError(ENDED)
             if job.run not in _places:
                 _places[job.run] = Place(job)
             place = _places[job.run]
-        work = tempfile.mkdtemp(prefix=f"{part.name}-", dir=place.folder)
-        exit_code, problem = _run(place, words(job.command, part, place.mount.image), work)
-        archive = f"{work}.tar"
-        with tarfile.open(archive, "w") as file:
-            file.add(work, arcname=".")
-        shutil.rmtree(work)
-        seconds = time.monotonic() - begun
-        return Left(part, host, exit_code, seconds, problem, archive, os.path.getsize(archive))
+        with place.busy():
+            work = tempfile.mkdtemp(prefix=f"{part.name}-", dir=place.folder)
+            exit_code, problem = _run(place, words(job.command, part, place.mount.image), work)
+            archive = f"{work}.tar"
+            with tarfile.open(archive, "w") as file:
+                file.add(work, arcname=".")
+            shutil.rmtree(work)
+            archive_bytes = os.path.getsize(archive)
+        return Left(part, host, exit_code, time.monotonic() - begun, problem, archive, archive_bytes)
     except OSError as error:
         return Left(part, host, None, time.monotonic() - begun, str(error), "", 0)
 
@@ -167,11 +196,7 @@ def _run(place: Place, command: Sequence[str], work: str) -> tuple[int | None, s
     with contextlib.ExitStack() as stack:
         stdout, stderr = (stack.enter_context(open(os.path.join(work, name), "wb")) for name in OUTPUTS)
         argv = ["setpriv", "--pdeathsig", "TERM", "--", *command]
-        with place.started(
-            subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=out, start_new_session=True
-            )
-        ) as process:
+        with place.started(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=out) as process:
             code = process.wait()
     if code < 0:
         return code, f"{command[0]} was ended by signal {-code}"
@@ -196,6 +221,7 @@ def forget(archive: str) -> None:
 def end(run: str) -> None:
     """Ends this process's part of a run."""
     with _lock:
+        _ended.add(run)
         place = _places.pop(run, None)
     if place is not None:
         place.end()
