@@ -71,13 +71,18 @@ class Group:
             run(program("losetup"), "--detach", self.disks.pop())
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    """A group of two physical volumes with linear and striped volumes; `home` lies on both, in several pieces."""
+def require() -> None:
+    """Skips the test if no group can be made here."""
     for name in "losetup", "vgcreate", "lvcreate", "lvs":
         program(name)
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
         pytest.skip("needs root and loop devices")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    """A group of two physical volumes with linear and striped volumes; `home` lies on both, in several pieces."""
+    require()
     made = Group(tmp_path, 2)
     try:
         made.add("home", "-l", "22", GROUP, made.disks[0])
