@@ -201,7 +201,7 @@ mod tests {
         let (stderr, receive) = blocked();
         stderr.set_held(true);
         stderr.push(b"a\n".to_vec());
-        // Would never return if it waited for what is held back.
+        // What is held back is not written now, so a wait for it would not end.
         stderr.flush(Duration::MAX);
         assert!(receive.try_recv().is_err());
         stderr.set_held(false);

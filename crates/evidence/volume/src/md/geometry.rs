@@ -48,7 +48,7 @@ pub(super) struct Row {
 }
 
 impl Geometry {
-    /// The number of chunks of an array whose members have so many rows.
+    /// The number of chunks of an array whose members have this number of rows.
     pub fn chunks(&self, rows: u64) -> Option<u64> {
         match *self {
             Self::Copies { members, copies } => Some(rows.checked_mul(members as u64)? / copies as u64),

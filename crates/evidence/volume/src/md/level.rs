@@ -18,7 +18,7 @@ pub(super) enum Level {
     Striped,
     /// All of it on each member.
     Mirror,
-    /// Each chunk on so many members that follow each other.
+    /// The number of consecutive members that hold each chunk.
     Near(usize),
     /// With parity.
     Parity {

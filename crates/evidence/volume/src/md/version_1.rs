@@ -131,7 +131,7 @@ fn obstacle(features: u32, level: i32, roles: &[u16]) -> Option<Obstacle> {
     }
 }
 
-/// Where the list of bad blocks lies: at so many sectors from the superblock, in either direction.
+/// Where the list of bad blocks lies: a number of sectors behind the superblock, or ahead of it if the number is negative.
 fn bad_blocks(bytes: &[u8], at: u64, len: u64) -> Option<BadBlocks> {
     let sectors = i64::from(u32_at(bytes, 188).cast_signed());
     let offset = at.checked_add_signed(sectors.checked_mul(SECTOR_BYTES.cast_signed())?)?;

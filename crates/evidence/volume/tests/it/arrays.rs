@@ -50,7 +50,7 @@ fn expected(name: &str, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Checks the array without each choice of so many members.
+/// Checks the array without each choice of this number of members.
 async fn reads(name: &str, level: &str, may_be_missing: usize) {
     let disk = Disk::new(name).await;
     let count = disk.members.len();

@@ -13,7 +13,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// An array of so many members with so many rows.
+    /// An array with this number of members and of rows.
     pub fn new(level: i32, layout: u32, chunk: usize, members: usize, rows: usize) -> Self {
         Self { level, layout, chunk, lens: vec![rows * chunk; members] }
     }
