@@ -2,7 +2,7 @@
 
 use cheetah_device::Result;
 use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
-use crc_fast::{Digest, checksum};
+use crc_fast::checksum;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use crate::reader::{Reader, u16_le, u32_le, u64_le};
@@ -144,14 +144,7 @@ pub async fn seven_zip(reader: &mut Reader<'_>) -> Result<Option<u64>> {
     if after > reader.len() || len > reader.len() || len == 0 {
         return Ok(None);
     }
-    let (mut sum, mut at, end) = (Digest::new(Crc32IsoHdlc), 32 + after, 32 + after + len);
-    while at < end {
-        let bytes = reader.up_to(at, end - at).await?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        sum.update(bytes);
-        at += bytes.len() as u64;
-    }
-    Ok(Some(end).filter(|_| sum.finalize() as u32 == u32_le(&first, 28)))
+    let begin = 32 + after;
+    let sum = reader.crc32(begin, len).await?;
+    Ok(Some(begin + len).filter(|_| sum == Some(u32_le(&first, 28))))
 }

@@ -1,7 +1,6 @@
 //! JPEG, PNG and GIF.
 
 use cheetah_device::Result;
-use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::reader::{Reader, u16_be, u32_be};
 
@@ -78,7 +77,7 @@ pub async fn png(reader: &mut Reader<'_>) -> Result<Option<u64>> {
         if is_first != (kind == b"IHDR") || !kind.iter().all(u8::is_ascii_alphabetic) || len >= 1 << 31 {
             return Ok(None);
         }
-        let Some(sum) = checksum(reader, at + 4, 4 + len).await? else { return Ok(None) };
+        let Some(sum) = reader.crc32(at + 4, 4 + len).await? else { return Ok(None) };
         match reader.array::<4>(at + 8 + len).await? {
             Some(stored) if u32_be(&stored, 0) == sum => {}
             _ => return Ok(None),
@@ -88,21 +87,6 @@ pub async fn png(reader: &mut Reader<'_>) -> Result<Option<u64>> {
             return Ok(Some(at));
         }
     }
-}
-
-/// The CRC-32 of a range; `None` if it is not there.
-async fn checksum(reader: &mut Reader<'_>, begin: u64, len: u64) -> Result<Option<u32>> {
-    let (mut sum, mut at) = (Digest::new(CrcAlgorithm::Crc32IsoHdlc), begin);
-    while at < begin + len {
-        let bytes = reader.up_to(at, begin + len - at).await?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        sum.update(bytes);
-        at += bytes.len() as u64;
-    }
-    // A sum of 32 bits.
-    Ok(Some(sum.finalize() as u32))
 }
 
 /// Blocks of images and extensions, each a chain of pieces, up to the trailer. At least one image.

@@ -1,6 +1,8 @@
 //! Reading a file of unknown length, from its beginning on.
 
 use cheetah_device::{ByteRange, DynDevice, Result};
+use crc_fast::{CrcAlgorithm, Digest};
+use memchr::memmem;
 
 /// Bytes that are read at a time: few where headers are far apart, and more the longer it is read on.
 const WINDOW_BYTES_MIN: u64 = 4096;
@@ -54,6 +56,21 @@ impl<'a> Reader<'a> {
         Ok(self.up_to(at, N as u64).await?.first_chunk().copied())
     }
 
+    /// The CRC-32 of a range; `None` if it is not there.
+    pub async fn crc32(&mut self, begin: u64, len: u64) -> Result<Option<u32>> {
+        let (mut sum, mut at) = (Digest::new(CrcAlgorithm::Crc32IsoHdlc), begin);
+        while at < begin + len {
+            let bytes = self.up_to(at, begin + len - at).await?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            sum.update(bytes);
+            at += bytes.len() as u64;
+        }
+        // A sum of 32 bits.
+        Ok(Some(sum.finalize() as u32))
+    }
+
     /// Where `pattern` stands next, from `at` on and before `end`.
     pub async fn find(&mut self, pattern: &[u8], mut at: u64, end: u64) -> Result<Option<u64>> {
         loop {
@@ -61,9 +78,7 @@ impl<'a> Reader<'a> {
             if bytes.len() < pattern.len() {
                 return Ok(None);
             }
-            let (first, rest) = pattern.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
-            let mut places = bytes.iter().enumerate().filter(|(_, byte)| **byte == first).map(|(place, _)| place);
-            if let Some(place) = places.find(|place| bytes[place + 1..].starts_with(rest)) {
+            if let Some(place) = memmem::find(bytes, pattern) {
                 return Ok(Some(at + place as u64));
             }
             at += (bytes.len() - pattern.len() + 1) as u64;
