@@ -47,7 +47,8 @@ def up(arguments: argparse.Namespace) -> int:
     """`lab.py up`."""
     link = link_of(arguments)
     links = links_of(arguments, link)
-    lab = Lab(arguments.nodes, name=arguments.name, die_with_parent=False, link=link, links=links)
+    own = Link.parse(arguments.examiner, Link(rate_bits=None)) if arguments.examiner else None
+    lab = Lab(arguments.nodes, name=arguments.name, die_with_parent=False, link=link, links=links, examiner_link=own)
     lab.up()
     lab.leave_up()
     print(f"examiner  {lab.examiner_address:<12} nsenter --net={lab.examiner.path}")
@@ -118,6 +119,11 @@ def parser() -> Parser:
         metavar="N:WHAT",
         help="the link of node N, if it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
         "spaced=yes, cross=…%%, cross-burst=…, batch=… (or batch-to=…, batch-from=…), late=…",
+    )
+    verb.add_argument(
+        "--examiner",
+        metavar="WHAT",
+        help="the examiner's own link, which all nodes share: rate=1gbit,queue=256KiB (default: unlimited)",
     )
     verb.set_defaults(run=up)
     verb = verbs.add_parser("down", help="take a lab down, and end the processes in it")

@@ -4,6 +4,8 @@
        10.77.0.1        ├─ link ─ node 2      link: rate limited at both ends, optionally delayed and lossy
                         └─ link ─ node N      node i: 10.77.0.(10+i)
 
+The examiner's own link, which all nodes share, is unlimited unless it is given a rate.
+
 Each is a network namespace, and the switch, a bridge, is one too, so nothing of the machine's own network is
 touched and any number of labs can be up at once.
 """
@@ -112,6 +114,7 @@ class Lab:
 
     `rate` is in the notation of `tc` (`1gbit`), or None for no limit; `rtt` such as `0.3ms`, half of it each way.
     `link` sets these and further properties, and `links` sets them for single nodes, by their number from 1.
+    `examiner_link` is the examiner's own link, which all nodes share: unlimited, or with a rate and a queue.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class Lab:
         die_with_parent: bool = True,
         link: Link | None = None,
         links: Mapping[int, Link] | None = None,
+        examiner_link: Link | None = None,
     ) -> None:
         if not 1 <= nodes <= NODES_MAX:
             raise LabError(f"{nodes} nodes: a lab has 1 to {NODES_MAX}")
@@ -132,10 +136,16 @@ class Lab:
         for number in links:
             if not 1 <= number <= nodes:
                 raise LabError(f"a link for node {number}: the lab has nodes 1 to {nodes}")
+        examiner_link = examiner_link or Link(rate_bits=None)
+        if examiner_link.needs_delay_line() or examiner_link.needs_relay():
+            raise LabError(
+                "the examiner's link has a rate and a queue only; give other properties to the links of nodes"
+            )
         self.name = full_name(name or f"{os.getpid()}-{next(_counter)}")
         self.switch = Namespace(f"{self.name}-switch")
         self.examiner = Namespace(f"{self.name}-examiner")
         self.examiner_address = EXAMINER_ADDRESS
+        self.examiner_link = examiner_link
         self.nodes = [Node(self.name, number, links.get(number, link)) for number in range(1, nodes + 1)]
         self._die_with_parent = die_with_parent
         self._state = StateFile(self.name)
@@ -214,6 +224,8 @@ class Lab:
         self._veth(self.examiner, "eth0", self.switch, "examiner")
         self._join_bridge("examiner")
         self._address(self.examiner, EXAMINER_ADDRESS)
+        self._shape(self.examiner, "eth0", self.examiner_link, netem=False)
+        self._shape(self.switch, "examiner", self.examiner_link, netem=False)
         relayed = self._relayed()
         for node in self.nodes:
             self._link(node, node in relayed)

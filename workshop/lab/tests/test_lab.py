@@ -164,6 +164,22 @@ def test_a_full_queue_drops_frames() -> None:
     assert dropped > 1000
 
 
+def test_nodes_share_the_queue_of_the_examiners_link_and_have_none_of_their_own() -> None:
+    with Lab(2, rate=None, examiner_link=Link(rate_bits=8_000, queue_bytes=2_000)) as lab:
+        # A sender drops what it has for an address that is not resolved yet, and a full queue drops the question.
+        for node in lab.nodes:
+            node.namespace.run([sys.executable, "-c", REACH, lab.examiner_address, "60"])
+        for node in lab.nodes:
+            node.namespace.run([sys.executable, "-c", SEND])
+        shown = lab.switch.run(["tc", "-s", "qdisc", "show", "dev", "examiner"])
+        own = lab.examiner.run(["tc", "qdisc", "show", "dev", "eth0"])
+        others = [lab.switch.run(["tc", "qdisc", "show", "dev", f"port{node.number}"]) for node in lab.nodes]
+        others += [node.namespace.run(["tc", "qdisc", "show", "dev", "eth0"]) for node in lab.nodes]
+    dropped = int(shown.split("dropped ")[1].split(",")[0])
+    assert dropped > 3000, "packets of both nodes"
+    assert "tbf" in own and all("tbf" not in other for other in others)
+
+
 def test_two_labs_are_up_at_once() -> None:
     with Lab(1) as first, Lab(1) as second:
         assert first.name != second.name
@@ -309,6 +325,7 @@ def test_up_enter_and_down_from_the_command_line() -> None:
         ["up", "--delay", "10ms", "--rtt", "20ms"],
         ["up", "--nodes", "1", "--link", "2:loss=1%"],
         ["up", "--link", "delay=1ms"],
+        ["up", "--examiner", "rate=1gbit,delay=1ms"],
         ["enter", "examiner", "true"],
         ["--name", "../x", "up"],
     ],
