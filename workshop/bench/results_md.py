@@ -408,6 +408,15 @@ PARTS = (
         "1500 bytes. `vblade` queues 16 requests.",
     ),
     Part(
+        "search",
+        "Search where the bytes lie",
+        "`cheetah search --at-nodes` of a drive striped over four nodes that lend a thread each, beside the same search at "
+        "the examiner, which reads the drive; the hits must be equal. 4 GiB of noise with words planted in it. Then the engine on one "
+        "processor beside other programs, an image in memory that is half text; drives that are sealed or that fill; and a "
+        "foreground job on a node that searches. The nodes of one machine share its processors, which real ones do not.",
+        module="bench.search.measure",
+    ),
+    Part(
         "workers",
         "Listing and hashing an image at hand",
         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",

@@ -36,7 +36,7 @@ KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Another program: its command line for an image, and the count of hits in what it has printed or written."""
+    """Another program: its command line for an image, and the count of hits in its output."""
 
     name: str
     argv: Sequence[str]
@@ -102,7 +102,7 @@ def for_kinds(scratch: Scratch) -> list[Engine]:
 
 
 def _installed(scratch: Scratch, found: list[Engine], rules: str, bulk: Sequence[str]) -> list[Engine]:
-    """Adds YARA-X and bulk_extractor, and leaves out what is not installed."""
+    """Adds YARA-X and bulk_extractor, and leaves out programs that are not installed."""
     path = scratch.path("rules")
     with open(path, "w", encoding="utf-8") as file:
         file.write(rules)

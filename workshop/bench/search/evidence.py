@@ -1,4 +1,4 @@
-"""What is searched: an image of noise, or of noise and text, with words planted in it, and the lists of these words."""
+"""The evidence that is searched: an image of noise, or of noise and text, with words planted in it, and the lists of these words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = (
     "DE89 3704 0044 0532 0130 00",
     "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
 )
-# One word of the text in so many is data of these kinds.
+# One word of the text in this many is data of one of these kinds.
 KIND_EVERY = 1000
 
 

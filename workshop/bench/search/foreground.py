@@ -31,7 +31,7 @@ AGAIN = 'while setpriv --pdeathsig TERM "$@"; do :; done'
 
 
 def hash_on(scratch: Scratch, processors: Sequence[int], amount_mib: int) -> float:
-    """Returns the seconds until a process on each of these processors has hashed so much."""
+    """Returns the seconds until a process on each of these processors has hashed this amount."""
     argv = [sys.executable, "-S", "-c", HASHING, str(amount_mib)]
     begun = time.perf_counter()
     jobs = [scratch.start("hashing", ["taskset", "-c", str(processor), *argv]) for processor in processors]

@@ -74,7 +74,7 @@ def verified(lab: Lab, drive: str, size_bytes: int, near: bool) -> Any:
 
 
 def received_figure(key: str, what: str, results: Any, size_bytes: int, share_max: float) -> Figure:
-    """Returns the figure of the bytes that arrived at the examiner, beside what is allowed."""
+    """Returns the figure of the bytes that arrived at the examiner, beside the allowed amount."""
     rounds = results[NEAR]
     allowed = [(share_max * size_bytes + one.get("table_bytes", 0)) / MIB for one in rounds]
     name = f"{100 * share_max:g} % of the drive" + (", and the hits" if "table_bytes" in rounds[0] else "")

@@ -34,7 +34,7 @@ def within(group: Enter, enter: Enter) -> Enter:
 
 
 def searched(task: Task, drive: str, enter: Enter, times: int) -> dict[str, float]:
-    """Returns so many times the rate of a search at the nodes."""
+    """Returns the rate of a search at the nodes, multiplied."""
     return {"rate": times * task.run(drive, AT_NODES, enter, NEAR_SHARE_MIN)["rate"]}
 
 

@@ -1,4 +1,4 @@
-"""The part that searches: its words and images, the checks of what is found, and its figures. No time is tested."""
+"""The part that searches: its words and images, the checks of hits, and its figures. No time is tested."""
 
 from __future__ import annotations
 

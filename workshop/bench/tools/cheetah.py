@@ -53,9 +53,15 @@ class Node(verbs.Node):
         return Endpoint("cheetah node", f"nbd://{self.nbd}/{name}", [self.process])
 
 
-def node(scratch: Scratch, content_bytes: int, address: str = "127.0.0.1", enter: Enter = list) -> Node:
-    """Starts a node with memory for an amount of content."""
-    return Node(**vars(verbs.node(scratch, content_bytes, address, enter)))
+def node(
+    scratch: Scratch,
+    content_bytes: int,
+    address: str = "127.0.0.1",
+    enter: Enter = list,
+    options: Sequence[str] = (),
+) -> Node:
+    """Starts a node with memory for an amount of content, and further options."""
+    return Node(**vars(verbs.node(scratch, content_bytes, address, lambda argv: enter([*argv, *options]))))
 
 
 def create(scratch: Scratch, nodes: Any, size_bytes: int = 0, image: str | None = None, enter: Enter = list) -> str:

@@ -64,12 +64,14 @@ def node(
     address: str = "127.0.0.1",
     enter: Enter = list,
     port: int = 0,
+    options: Sequence[str] = (),
 ) -> Any:
-    """Starts a node, in clear or as a member; returns its ready message."""
+    """Starts a node, in clear or as a member, with further options; returns its ready message."""
     listen = f"{address}:{port}"
     argv = ["node", "--memory", iec(content_bytes + MARGIN_BYTES), "--name", scratch.unique("node"), "--listen", listen]
     argv += ["--no-announce"] if address != "127.0.0.1" else []
     argv += ["--room", credential] if credential else ["--insecure"]
+    argv += options
     return cheetah.serve(scratch, "cheetah node", argv, enter)[1]
 
 

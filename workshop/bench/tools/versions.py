@@ -1,5 +1,6 @@
 """The programs of a run and their versions, for the report."""
 
+import sys
 from typing import Any
 
 from bench.tools import cheetah
@@ -25,6 +26,10 @@ PROGRAMS = (
     ("The Sleuth Kit", ["fls", "-V"]),
     ("scalpel", ["scalpel", "-V"]),
     ("foremost", ["foremost", "-V"]),
+    ("ripgrep", ["rg", "--version"]),
+    ("grep", ["grep", "--version"]),
+    ("YARA-X", [sys.executable, "-c", "from importlib.metadata import version; print(version('yara-x'))"]),
+    ("bulk_extractor", ["bulk_extractor", "-V"]),
     ("cp, md5sum", ["md5sum", "--version"]),
     ("strings", ["strings", "--version"]),
     ("tar", ["tar", "--version"]),
