@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 from cheetah.run.parts import Part, words
 
@@ -54,14 +54,15 @@ class Mount:
     """A source as a file. It ends with this process."""
 
     def __init__(self, job: Job, folder: str) -> None:
-        self._log = open(os.path.join(folder, "mount.log"), "w+b")
+        self._log = os.path.join(folder, "mount.log")
         directory = os.path.join(folder, "mount")
         os.mkdir(directory)
         program = os.environ.get("CHEETAH_BINARY") or shutil.which("cheetah") or "cheetah"
         argv = ["setpriv", "--pdeathsig", "TERM", program, "--json", "mount", job.source, directory]
-        self._process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
         try:
             self.image = os.path.join(directory, os.path.basename(self._ready()))
             found = os.path.getsize(self.image)
@@ -92,13 +93,14 @@ class Mount:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
 
 
-def _lines(log: IO[bytes]) -> list[dict[str, object]]:
-    log.seek(0)
+def _lines(path: str) -> list[dict[str, object]]:
+    # Opened anew: a process that writes to the file shares the offset of the one that it was given.
+    with open(path, "rb") as log:
+        lines = log.read().splitlines()
     found = []
-    for line in log.read().splitlines():
+    for line in lines:
         with contextlib.suppress(ValueError):
             value = json.loads(line)
             if isinstance(value, dict):
@@ -146,7 +148,8 @@ class Place:
         try:
             yield process
         finally:
-            self._running.discard(process)
+            with self._left:
+                self._running.discard(process)
 
     def end(self) -> None:
         """Ends the programs, unmounts, and removes the folder, once no part is worked on any more."""
