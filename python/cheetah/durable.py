@@ -39,6 +39,29 @@ def written(path: pathlib.Path) -> Iterator[pathlib.Path]:
         raise
 
 
+def store(folder: pathlib.Path) -> None:
+    """Has all files in a folder stored, so that they are whole after a power cut. Links are not followed."""
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(directory, name)
+            if not os.path.islink(path):
+                _store(path)
+        _store(directory)
+
+
+def store_names(folder: pathlib.Path) -> None:
+    """Has the names in a folder stored, after a file or folder in it was renamed."""
+    _store(folder)
+
+
+def _store(path: str | pathlib.Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def refuse_foreign(path: pathlib.Path, links_max: int | None = None) -> None:
     """Raises `cheetah.Error` if there is something else at a path than a regular file, or one with more names than
     `links_max`."""

@@ -1,21 +1,27 @@
-"""What `cheetah run` does at a worker, where no source is really mounted."""
+"""What `cheetah run` does at a worker and with its results, where no source is really mounted."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import sys
+import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import PATIENCE_S
 
+from cheetah import durable
 from cheetah.run import at_worker
-from cheetah.run.at_worker import Job, Mount, Place
-from cheetah.run.parts import ALIGNMENT_BYTES
+from cheetah.run.at_worker import Job, Left, Mount, Place
+from cheetah.run.hub import Hub, Outcome
+from cheetah.run.parts import ALIGNMENT_BYTES, Part
+from cheetah.run.workers import Here
 
 SIZE_BYTES = 3 * ALIGNMENT_BYTES
 # Makes a file in place of a mount, and says that it is ready, behind the lines that are printed before.
@@ -49,6 +55,15 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 def job(*command: str) -> Job:
     """A run of a program."""
     return Job("0" * 16, "/cases/disk.raw", SIZE_BYTES, command)
+
+
+def hub(out: Path, *command: str, parts: int = 1) -> Hub:
+    """A run of a program on a source that the test's program mounts."""
+    return Hub("/cases/disk.raw", SIZE_BYTES, command, str(out), parts)
+
+
+def ignored(_outcome: Outcome) -> None:
+    """Tells nobody."""
 
 
 def test_a_mount_appends_to_its_log_after_the_offset_that_it_writes_with_was_moved(
@@ -94,3 +109,94 @@ def test_a_run_that_ends_while_its_programs_do_unmounts_and_removes_its_folder(
     assert not os.path.exists(place.folder)
     with pytest.raises(OSError, match=at_worker.ENDED), place.started(["true"]):
         pass
+
+
+@pytest.mark.usefixtures("mounts")
+def test_links_to_the_outside_and_pipes_are_left_out_named_and_the_part_is_done(tmp_path: Path) -> None:
+    leaves = 'ln -s "$0" image; mkfifo pipe; ln -s ../../../x up; ln -s kept beside; echo x >kept; ln kept again'
+    out = tmp_path / "out"
+    outcomes = hub(out, "sh", "-c", leaves, "{image}").go(Here(1), ignored)
+    assert [(outcome.is_done, outcome.problem, outcome.left_out) for outcome in outcomes] == [(True, "", 3)]
+    part = out / "part-0001"
+    assert sorted((part / "left_out.txt").read_text().splitlines()) == ["out/image", "out/pipe", "out/up"]
+    assert sorted(os.listdir(part / "out")) == ["again", "beside", "kept"]
+    assert (part / "out/beside").read_text() == (part / "out/again").read_text() == "x\n"
+    assert json.loads((out / "run.json").read_bytes())["outcomes"][0]["left_out"] == 3
+
+
+class Made:
+    """Workers that are none: the archive of each part is made by the test, in turn."""
+
+    count = 1
+
+    def __init__(self, folder: Path, *archives: Callable[[Path], None]) -> None:
+        self._folder, self._archives = folder, list(archives)
+
+    def perform(self, _job: Job, parts: list[Part]) -> Iterator[tuple[Part, Left | str]]:
+        """Makes the next archive for each part."""
+        for part in parts:
+            archive = self._folder / "made.tar"
+            self._archives.pop(0)(archive)
+            yield part, Left(part, "lab1", 0, 1.0, "", str(archive), archive.stat().st_size)
+
+    def fetch(self, left: Left) -> Iterator[bytes]:
+        """Reads it."""
+        yield Path(left.archive).read_bytes()
+
+    def end(self, job: Job) -> None:
+        """Nothing is left."""
+
+
+def good(archive: Path) -> None:
+    """Makes an archive of a program that left two files."""
+    left = archive.parent / "left"
+    (left / "out/deep").mkdir(parents=True, exist_ok=True)
+    for name in ("stdout", "out/deep/found"):
+        (left / name).write_text(name)
+    with tarfile.open(archive, "w") as file:
+        file.add(left, arcname=".")
+
+
+def damaged(archive: Path) -> None:
+    """Makes one that ends within a file."""
+    good(archive)
+    os.truncate(archive, archive.stat().st_size // 4)
+
+
+def noise(archive: Path) -> None:
+    """Makes one that is none."""
+    archive.write_bytes(b"\xa5" * 10240)
+
+
+def test_results_that_arrive_damaged_are_fetched_again_and_fail_the_part_in_the_end(tmp_path: Path) -> None:
+    again = hub(tmp_path / "again", "true").go(Made(tmp_path, noise, good), ignored)
+    assert [outcome.is_done for outcome in again] == [True]
+    assert (tmp_path / "again/part-0001/out/deep/found").read_text() == "out/deep/found"
+    never = hub(tmp_path / "never", "true").go(Made(tmp_path, damaged, noise, damaged), ignored)
+    assert [(outcome.is_done, outcome.exit_code) for outcome in never] == [(False, None)]
+    assert "its results from lab1 are damaged" in never[0].problem
+    assert os.listdir(tmp_path / "never") == ["run.json"]
+
+
+def test_results_are_stored_before_the_record_says_that_their_part_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    stored: set[int] = set()
+    missing: list[str] = []
+    fsync, replace = os.fsync, durable.replace
+
+    def noted(opened: int) -> None:
+        fsync(opened)
+        stored.add(os.fstat(opened).st_ino)
+
+    def compared(*arguments: Any) -> None:
+        entries = [out, *out.rglob("*")]
+        missing.extend(str(entry) for entry in entries if entry.stat().st_ino not in stored)
+        assert (out / "part-0001/out/deep/found").exists()
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(durable, "replace", compared)
+    hub(out, "true").go(Made(tmp_path, good), ignored)
+    assert missing == []

@@ -14,6 +14,7 @@ from cheetah.error import Error
 from cheetah.open_options import absolute_source
 from cheetah.run.hub import Hub, Misuse, Outcome
 from cheetah.run.parts import PARTS_MAX
+from cheetah.run.unpack import LEFT_OUT
 from cheetah.run.workers import Cluster, Here, Workers
 
 FAILED, MISUSED = 1, 2
@@ -61,6 +62,8 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
             print(json.dumps({"event": "part", **_shown(outcome)}), flush=True)
         else:
             how = outcome.problem or "done"
+            if outcome.left_out:
+                how += f"; {outcome.left_out} links or special files left out ({LEFT_OUT})"
             where = f" at {outcome.host}" if outcome.host else ""
             print(f"part {outcome.number}{where}: {how} ({outcome.seconds:.1f} s)", flush=True)
 
@@ -87,6 +90,7 @@ def _shown(outcome: Outcome) -> dict[str, object]:
         "exit_code": outcome.exit_code,
         "seconds": outcome.seconds,
         "problem": outcome.problem,
+        "left_out": outcome.left_out,
     }
 
 

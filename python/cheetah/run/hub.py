@@ -13,6 +13,7 @@ from typing import Any
 from cheetah import durable
 from cheetah.run.at_worker import Job, Left
 from cheetah.run.parts import Part, divide
+from cheetah.run.unpack import unpack
 from cheetah.run.workers import ATTEMPTS, Workers
 
 RECORD = "run.json"
@@ -29,6 +30,8 @@ class Outcome:
     exit_code: int | None
     seconds: float
     problem: str
+    left_out: int = 0
+    """How many links and special files of the program are not among its results."""
 
     @property
     def is_done(self) -> bool:
@@ -94,29 +97,32 @@ class Hub:
         """Fetches what is left of a part; returns whether that was lost with its worker, too."""
         if isinstance(ended, str):
             return Outcome(part.number, part.begin, part.end, "", None, 0.0, ended), True
-        exit_code, problem, is_lost = ended.exit_code, ended.problem, False
+        exit_code, problem, is_lost, left_out = ended.exit_code, ended.problem, False, 0
         if ended.archive:
             try:
-                self._fetch(workers, ended)
+                left_out = self._fetch(workers, part, ended)
             except ConnectionError as error:
                 exit_code, problem, is_lost = None, str(error), True
+            except tarfile.TarError as error:
+                exit_code, problem, is_lost = None, f"its results from {ended.host} are damaged: {error}", True
         seconds = round(ended.seconds, 3)
-        return Outcome(part.number, part.begin, part.end, ended.host, exit_code, seconds, problem), is_lost
+        return Outcome(part.number, part.begin, part.end, ended.host, exit_code, seconds, problem, left_out), is_lost
 
-    def _fetch(self, workers: Workers, left: Left) -> None:
-        """Unpacks the archive of a part under its name, in place of an earlier attempt's."""
-        archive, unpacked = self._out / f".{left.part.name}.tar", self._out / f".{left.part.name}"
+    def _fetch(self, workers: Workers, part: Part, left: Left) -> int:
+        """Unpacks the archive of a part under its name, in place of an earlier attempt's; returns how many entries are left out."""
+        archive, unpacked = self._out / f".{part.name}.tar", self._out / f".{part.name}"
         try:
             with open(archive, "wb") as file:
                 for piece in workers.fetch(left):
                     file.write(piece)
             shutil.rmtree(unpacked, ignore_errors=True)
-            with tarfile.open(archive) as packed:
-                # Links and owners of the other machine are not taken over.
-                packed.extractall(unpacked, filter="data")
-            final = self._out / left.part.name
+            left_out = unpack(archive, unpacked)
+            final = self._out / part.name
             shutil.rmtree(final, ignore_errors=True)
             os.rename(unpacked, final)
+            # Before the record says that the part is done: nothing runs it again then.
+            durable.store_names(self._out)
+            return left_out
         finally:
             archive.unlink(missing_ok=True)
             shutil.rmtree(unpacked, ignore_errors=True)
