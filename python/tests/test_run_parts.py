@@ -19,7 +19,7 @@ from conftest import PATIENCE_S
 from cheetah import durable
 from cheetah.run import at_worker
 from cheetah.run.at_worker import Job, Left, Mount, Place
-from cheetah.run.hub import Hub, Outcome
+from cheetah.run.hub import Hub, Misuse, Outcome
 from cheetah.run.parts import ALIGNMENT_BYTES, Part
 from cheetah.run.workers import Here
 
@@ -57,9 +57,9 @@ def job(*command: str) -> Job:
     return Job("0" * 16, "/cases/disk.raw", SIZE_BYTES, command)
 
 
-def hub(out: Path, *command: str, parts: int = 1) -> Hub:
+def hub(out: Path, *command: str, parts: int = 1, usual: int = 1) -> Hub:
     """A run of a program on a source that the test's program mounts."""
-    return Hub("/cases/disk.raw", SIZE_BYTES, command, str(out), parts)
+    return Hub("/cases/disk.raw", SIZE_BYTES, command, str(out), parts, usual)
 
 
 def ignored(_outcome: Outcome) -> None:
@@ -137,7 +137,7 @@ class Made:
         for part in parts:
             archive = self._folder / "made.tar"
             self._archives.pop(0)(archive)
-            yield part, Left(part, "lab1", 0, 1.0, "", str(archive), archive.stat().st_size)
+            yield part, Left("lab1", 0, 1.0, "", str(archive), archive.stat().st_size)
 
     def fetch(self, left: Left) -> Iterator[bytes]:
         """Reads it."""
@@ -200,3 +200,14 @@ def test_results_are_stored_before_the_record_says_that_their_part_is_done(
     monkeypatch.setattr(durable, "replace", compared)
     hub(out, "true").go(Made(tmp_path, good), ignored)
     assert missing == []
+
+
+def test_a_run_in_other_parts_than_its_folder_has_is_refused_and_without_a_number_it_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    assert len(hub(out, "true", parts=0, usual=2).go(Made(tmp_path, good, good), ignored)) == 2
+    with pytest.raises(Misuse, match=r"a run in 2 parts; .*--parts 2"):
+        hub(out, "true", parts=3)
+    for parts in (0, 2):
+        assert len(hub(out, "true", parts=parts, usual=3).go(Made(tmp_path), ignored)) == 2

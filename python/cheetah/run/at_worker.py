@@ -41,7 +41,6 @@ class Job:
 class Left:
     """What is left of a part at a worker, as an archive; `exit_code` is None if the program could not be run."""
 
-    part: Part
     host: str
     exit_code: int | None
     seconds: float
@@ -187,9 +186,9 @@ def perform(job: Job, part: Part) -> Left:
                 file.add(work, arcname=".")
             shutil.rmtree(work)
             archive_bytes = os.path.getsize(archive)
-        return Left(part, host, exit_code, time.monotonic() - begun, problem, archive, archive_bytes)
+        return Left(host, exit_code, time.monotonic() - begun, problem, archive, archive_bytes)
     except OSError as error:
-        return Left(part, host, None, time.monotonic() - begun, str(error), "", 0)
+        return Left(host, None, time.monotonic() - begun, str(error), "", 0)
 
 
 def _run(place: Place, command: Sequence[str], work: str) -> tuple[int | None, str]:

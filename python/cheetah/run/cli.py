@@ -55,7 +55,7 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
         size_bytes = device.size
     workers: Workers = Cluster(given.scheduler) if given.scheduler else Here(given.workers)
     out = os.path.abspath(path_text.to_path(given.out))
-    hub = Hub(source, size_bytes, command, out, given.parts or workers.count)
+    hub = Hub(source, size_bytes, command, out, given.parts, workers.count)
 
     def tell(outcome: Outcome) -> None:
         if given.json:

@@ -44,15 +44,22 @@ class Misuse(OSError):
 
 
 class Hub:
-    """A run that leaves its results in a folder. Raises Misuse if those of another run are there."""
+    """A run that leaves its results in a folder. Raises Misuse if those of another run are there.
 
-    def __init__(self, source: str, size_bytes: int, command: tuple[str, ...], out: str, parts: int) -> None:
+    With `parts` of 0, an interrupted run goes on with its own division, and another has `usual` parts."""
+
+    def __init__(
+        self, source: str, size_bytes: int, command: tuple[str, ...], out: str, parts: int, usual: int = 1
+    ) -> None:
         self._out = pathlib.Path(out)
         self._facts: dict[str, Any] = {"source": source, "size_bytes": size_bytes, "command": list(command)}
         self._out.mkdir(parents=True, exist_ok=True)
         self._outcomes = self._earlier()
-        # An interrupted run goes on with its own division.
-        count = self._facts.setdefault("parts", parts)
+        count = self._facts.setdefault("parts", parts or usual)
+        if parts not in (0, count):
+            raise Misuse(
+                f"{self._out} is the result of a run in {count} parts; name another folder, or give --parts {count}"
+            )
         self._parts = divide(size_bytes, count)
         self._job = Job(secrets.token_hex(8), source, size_bytes, command)
 

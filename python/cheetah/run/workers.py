@@ -45,10 +45,9 @@ class Here:
         """Runs as many programs at once as there are workers."""
         pool = concurrent.futures.ThreadPoolExecutor(self.count)
         try:
-            running = [pool.submit(at_worker.perform, job, part) for part in parts]
+            running = {pool.submit(at_worker.perform, job, part): part for part in parts}
             for future in concurrent.futures.as_completed(running):
-                left = future.result()
-                yield left.part, left
+                yield running[future], future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
