@@ -91,6 +91,30 @@ def test_pip_install_of_the_wheel_gives_every_verb(wheel: Path, tmp_path: Path) 
     assert run(environment / "bin/python", "-c", code, tmp_path / "disk.raw", cwd=tmp_path) == f"{4 << 20}\n"
 
 
+def test_the_wheel_gives_every_verb_to_a_system_of_its_own_without_a_network(
+    wheel: Path, system: Path, inside: Callable[..., str], tmp_path: Path
+) -> None:
+    version = f"3.{sys.version_info.minor}"
+    if (system / "usr/bin/python3").resolve().name != f"python{version}":
+        pytest.skip(f"needs Python {version} as /usr/bin/python3, for which the packages of the tests are")
+    if not (system / f"usr/lib/python{version}/ensurepip").is_dir():
+        pytest.skip("needs python3-venv in that system (packaging/chroot makes it so)")
+    shutil.copy(wheel, system / "var/tmp")
+    shutil.copy(disk(tmp_path), system / "var/tmp/disk.raw")
+    script = f"""
+python3 -m venv /opt/cheetah
+/opt/cheetah/bin/pip install --quiet --no-index --no-deps /var/tmp/{wheel.name}
+echo /mnt/lent >/opt/cheetah/lib/python{version}/site-packages/lent.pth
+PATH=/opt/cheetah/bin:$PATH
+cheetah triage /var/tmp/disk.raw --out /var/tmp/found
+cheetah bench storage 2>&1 || test $? = 2
+"""
+    # In place of what would be fetched.
+    said = inside(system, script, lent={sysconfig.get_path("purelib"): "mnt/lent"})
+    assert "runs in Python" not in said
+    assert "letter.txt" in (system / "var/tmp/found/bodyfile.txt").read_text()
+
+
 def test_make_install_gives_every_verb_also_in_another_place(wheel: Path, stripped: Path, tmp_path: Path) -> None:
     settings = (f"DESTDIR={tmp_path}/stage", "PREFIX=/opt", f"BINARY={stripped}", f"WHEEL={wheel}")
     environment = bare(PIP_OPTIONS="--no-deps", PYTHON=sys.executable)
