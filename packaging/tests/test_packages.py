@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pages
 import pytest
 from conftest import PATIENCE_S, ROOT, program, run
 
@@ -74,16 +75,19 @@ def test_the_package_for_debian_is_installed_used_and_purged(deb: Path, system: 
     assert not (system / "etc/cheetah").exists() and not credentials.exists()
 
 
-# What a new user types on one machine. The node is there some time after it was started.
-FIRST_HOUR = """
-cd /var/tmp && mkdir case42
-cheetah node --memory 64MiB & node=$!
-until cheetah create case42.drive --nodes 127.0.0.1 --from disk.raw; do sleep 0.1; done
-cheetah mount case42.drive case42 --background
-cmp disk.raw case42/case42.raw
-cheetah unmount case42
-kill $node; wait $node
-"""
+def first_drive() -> str:
+    """What a new user types on one machine, as the guide says."""
+    start, end = pages.blocks("install.md#a-first-drive")
+    # A user sees when the node is there.
+    return pages.changed(
+        f"cd /var/tmp && mkdir case42\n{start}cmp disk.raw case42/case42.raw\n{end}",
+        {
+            "--memory 2GiB &": "--memory 64MiB & node=$!",
+            "cheetah create": "until cheetah create",
+            "--from disk.raw": "--from disk.raw; do sleep 0.1; done",
+            "kill %1; wait": "kill $node; wait $node",
+        },
+    )
 
 
 def test_three_commands_lead_from_the_package_for_debian_to_a_mounted_drive(
@@ -93,7 +97,7 @@ def test_three_commands_lead_from_the_package_for_debian_to_a_mounted_drive(
         pytest.skip("needs FUSE")
     run(program("dpkg"), f"--root={system}", "--install", deb)
     (system / "var/tmp/disk.raw").write_bytes(os.urandom(3 << 20))
-    inside(system, FIRST_HOUR)
+    inside(system, first_drive())
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,13 @@ def text(page: str) -> str:
 
 
 def blocks(page: str) -> list[str]:
-    """The commands of a page, block by block."""
-    return re.findall(r"(?ms)^```sh\n(.*?)^```$", text(page))
+    """The commands of a page, or of one of its chapters (`page.md#chapter`), block by block."""
+    name, _, chapter = page.partition("#")
+    said = text(name)
+    if chapter:
+        title = chapter.replace("-", " ")
+        [said] = re.findall(rf"(?ims)^## {re.escape(title)}$(.*?)(?=^## |\Z)", said)
+    return re.findall(r"(?ms)^```sh\n(.*?)^```$", said)
 
 
 def changed(script: str, changes: Mapping[str, str]) -> str:
