@@ -136,4 +136,5 @@ bench: ## measure against the peers, and write workshop/bench/RESULTS.md (PART=n
 	@scripts/install-deps --build --demo --test --bench
 	@scripts/build-static
 	@scripts/python-env --release
+	@scripts/plaso-env
 	@workshop/bench/run $(PART)

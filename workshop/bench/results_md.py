@@ -421,6 +421,11 @@ PARTS = (
         "Listing and hashing an image at hand",
         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",
     ),
+    Part(
+        "plaso",
+        "plaso on a mounted drive",
+        "plaso's log2timeline on a mounted drive over three nodes of this machine, beside the same image as a file on its disk.",
+    ),
 )
 
 
