@@ -167,9 +167,9 @@ impl Jobs {
         let queue = Arc::new(Queue { limits, pace, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
         let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
-        for number in 0..jobs.threads_count {
+        for _ in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
-            let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work(number))?;
+            let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
             jobs.threads.lock().push(thread);
         }
         Ok(jobs)
@@ -278,14 +278,15 @@ impl Jobs {
 }
 
 impl Queue {
-    /// Works on jobs until the end, as the thread of that number.
-    fn work(&self, number: usize) {
+    /// Works on jobs until the end.
+    fn work(&self) {
         if let Err(error) = idle::enter() {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {
+            let turn = self.pace.begin();
             job.run(|| {
-                while !self.pace.may_work(number) && !job.output.is_cancelled() {
+                while !turn.may_work() && !job.output.is_cancelled() {
                     thread::sleep(PAUSE);
                 }
             });
