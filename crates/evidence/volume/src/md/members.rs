@@ -91,7 +91,8 @@ fn usable(newest: &Superblock, one: &Found) -> Result<Option<usize>, Unfit> {
     }
     let Role::Member(number) = role else { return Err(Unfit::Gone) };
     match () {
-        () if superblock.is_partial => Err(Unfit::Partial),
+        // One that gives itself another role has not taken up the newest yet: it was a spare, and lacks the content.
+        () if superblock.is_partial || was != role => Err(Unfit::Partial),
         () if superblock.shape != newest.shape => Err(Unfit::OtherShape),
         () if used(superblock).len > superblock.data.len => Err(Unfit::Short),
         () if !used(superblock).fits(place.len) => Err(Unfit::Beyond),

@@ -259,6 +259,18 @@ fn two_copies_of_a_member_are_not_used() {
 }
 
 #[test]
+fn a_spare_that_took_up_no_role_itself_is_left_out_although_a_newer_superblock_gives_it_one() {
+    let shape = Shape::new(1, 0, CHUNK, 2, 4);
+    // The first member failed, and the machine stopped before the superblock of the spare was written.
+    let mut members = made(&shape, NEW, |_, one| one.roles = vec![0xfffe, 1, 0]);
+    let spare = Superblock { events: 19, roles: vec![0xfffe, 1, 0xffff], ..Superblock::new(NEW, 2) };
+    members[0] = spare.member(&shape, 2, &vec![1; 4 * CHUNK]);
+    let case = assembled(&members);
+    assert!(shown(&case) == content(&shape));
+    assert!(case.0.arrays[0].remarks[1].contains("it was being rebuilt"), "{:?}", case.0.arrays[0].remarks);
+}
+
+#[test]
 fn a_spare_is_no_member_and_one_that_was_being_rebuilt_is_left_out() {
     let shape = Shape::new(5, 2, CHUNK, 3, 4);
     let mut members = made(&shape, NEW, |_, one| one.roles.push(0xffff));
