@@ -152,6 +152,8 @@ impl Key {
             [] => None,
             options => Some(std::str::from_utf8(options.strip_prefix(PIM)?).ok()?.parse().ok()?),
         };
+        // As in VeraCrypt, 0 stands for the usual number.
+        let pim = pim.filter(|pim| *pim > 0);
         (1..=VERACRYPT_BYTES_MAX).contains(&password.len()).then_some(VeraCryptKey { pim, password })
     }
 }

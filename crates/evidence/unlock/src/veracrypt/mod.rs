@@ -69,8 +69,12 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Option<Opened>> 
     }
     for key in keys.veracrypt() {
         for (head, place) in &heads {
-            if let Some(found) = try_header(head, key).await? {
-                return found.opened(volume, place).map(Some);
+            match try_header(head, key).await {
+                Ok(Some(found)) => return found.opened(volume, place).map(Some),
+                Ok(None) => {}
+                Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
+                // Another key may cost less.
+                Err(why) => untried.push(format!("a key was not tried on the {place}: {why}")),
             }
         }
     }

@@ -232,6 +232,8 @@ async fn a_volume_of_truecrypt_is_opened_without_a_pim() {
     let (found, protector, _) = opened(&device(&volume), b"veracrypt:correct horse").await;
     assert_eq!(protector, "password, header of TrueCrypt (AES-Twofish-Serpent, RIPEMD-160)");
     assert!(found == content);
+    // As in VeraCrypt, 0 stands for none.
+    assert!(opened(&device(&volume), b"veracrypt,pim=0:correct horse").await.0 == content);
 }
 
 #[tokio::test]
@@ -276,6 +278,17 @@ async fn a_wrong_password_a_wrong_pim_and_altered_headers_open_nothing() {
     // Of the header only: keys are tried, and its checksums are wrong.
     volume[300] ^= 1;
     assert_eq!(refused(&device(&volume), KEY).await, wrong);
+}
+
+#[tokio::test]
+async fn a_key_that_costs_too_much_keeps_no_other_from_being_tried() {
+    let (volume, content) = Made::new(&[AES]).volume();
+    let keys = [b"veracrypt,pim=70000:correct horse\n", KEY].concat();
+    assert!(opened(&device(&volume), &keys).await.0 == content);
+    let Refusal::WrongKeys { untried } = refused(&device(&volume), b"veracrypt,pim=70000:correct horse").await else {
+        panic!("another refusal");
+    };
+    assert!(untried.len() > 1, "{untried:?}");
 }
 
 #[tokio::test]
