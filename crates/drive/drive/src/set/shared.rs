@@ -1,6 +1,6 @@
 //! The state of a writer: its leases at the nodes, and its connections to them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use cheetah_error::{Error, Result};
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(super) stores: Stores,
     /// The newest epoch that is stored at a deciding set of nodes, and perhaps in the drive file.
     pub(super) stored_epoch: AtomicU64,
+    /// The attempts to store a map that have failed since the last one that did not.
+    pub(super) failed_stores: AtomicU32,
     pub(super) exports: KeptExports,
     pub(super) fence: Arc<Fence>,
     pub(super) confirmation: Arc<Confirmation>,
@@ -114,6 +116,7 @@ impl Shared {
             // Each member's node, and the node that the member left.
             stores: Stores::new(2 * map.nodes.len()),
             stored_epoch: AtomicU64::new(0),
+            failed_stores: AtomicU32::new(0),
             exports: KeptExports::default(),
             confirmation: Arc::new(Confirmation::new(fence.clone())),
             fence,

@@ -16,6 +16,13 @@ use crate::file::{Set, SetNode};
 
 /// How long a node may take to store a map. A write waits for it only if too few others answer sooner.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
+/// The longest time, in multiples of this: it doubles with each attempt that fails, so that overloaded machines can follow.
+const STORE_TIMEOUTS_MAX: u32 = 8;
+
+/// How long a node may take to store a map, after so many attempts in a row that failed.
+fn timeout(failures: u32) -> Duration {
+    STORE_TIMEOUT * 1_u32.checked_shl(failures).map_or(STORE_TIMEOUTS_MAX, |timeouts| timeouts.min(STORE_TIMEOUTS_MAX))
+}
 
 impl Shared {
     /// Stores a map at the nodes, and in the drive file.
@@ -27,8 +34,10 @@ impl Shared {
         let mut ballot = Ballot::new(&map.nodes, &before, self.losses_max());
         let why = self.ask(&map, &electors(&map, &places, &before), &mut ballot).await;
         if !ballot.is_decided() {
+            self.failed_stores.fetch_add(1, Ordering::AcqRel);
             return Err(NotStored::TooFew { stored: ballot.stored_now(), members: map.nodes.len(), why });
         }
+        self.failed_stores.store(0, Ordering::Release);
         self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
         match self.save(&map) {
             Ok(()) => {
@@ -58,9 +67,10 @@ impl Shared {
     /// others suffice. Returns why nodes have not stored it.
     async fn ask(&self, map: &DriveMap, electors: &[Elector<'_>], ballot: &mut Ballot) -> Vec<Cause> {
         let text = map.text(&self.set.lock());
+        let session = self.session().within(timeout(self.failed_stores.load(Ordering::Acquire)));
         let (sender, mut answers) = mpsc::unbounded_channel();
         for Elector { slot, node, token, counts } in electors {
-            if let (Some(export), Some(token)) = (self.exports.of(node, &self.session().within(STORE_TIMEOUT)), token) {
+            if let (Some(export), Some(token)) = (self.exports.of(node, &session), token) {
                 let new = NewMap { token: (*token).to_owned(), epoch: map.map.epoch, map: text.clone() };
                 let (sender, counts, stored) = (sender.clone(), *counts, self.stores.store(*slot, export, new));
                 self.stores.spawn(async move {
@@ -121,5 +131,16 @@ impl Shared {
             return Ok(());
         }
         saved.update(|file| map.update(file, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_each_attempt_that_failed_a_node_has_twice_as_long_up_to_a_limit() {
+        let times_ms: Vec<_> = [0, 1, 2, 3, 4, 31, 32, u32::MAX].map(|failures| timeout(failures).as_millis()).into();
+        assert_eq!(times_ms, [400, 800, 1600, 3200, 3200, 3200, 3200, 3200]);
     }
 }
