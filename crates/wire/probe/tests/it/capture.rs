@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use cheetah_probe::capture::datagram::Datagram;
+use cheetah_probe::capture::datagram::{Datagram, DatagramAnswer};
 use cheetah_probe::capture::{Capture, CaptureError};
 use cheetah_probe::clock::Nanos;
 use cheetah_probe::frame::{Session, datagram};
@@ -72,6 +72,19 @@ fn an_interface_that_goes_down_ends_unprivileged_sending() {
     assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(true), "sending is retried for ever");
 }
 
+/// Sends a request until it is answered, as `ping` does: an address that was just added is not reachable at once.
+fn ask(socket: &mut Datagram, request: &[u8], check: impl FnOnce(&DatagramAnswer<'_>)) {
+    const PAUSE: Duration = Duration::from_millis(200);
+    let deadline = soon();
+    loop {
+        socket.send(request).unwrap();
+        if let Some(answer) = socket.recv_until(Nanos::now() + PAUSE).unwrap() {
+            return check(&answer);
+        }
+        assert!(Nanos::now() < deadline, "no answer");
+    }
+}
+
 #[test]
 fn echo_needs_no_privilege_if_the_group_may_ping() {
     let Some(net) = Net::pair() else { return };
@@ -80,11 +93,12 @@ fn echo_needs_no_privilege_if_the_group_may_ping() {
         net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
         net.on(NEAR, || {
             let mut socket = Datagram::icmp(there.parse().unwrap()).unwrap();
-            let sent = socket.send(&datagram::echo_request(ipv4, &session, 5, 100)).unwrap();
-            let answer = socket.recv_until(soon()).unwrap().unwrap();
-            assert_eq!(datagram::echo_reply(ipv4, &session, answer.message), Some(5));
-            assert_eq!((answer.error, answer.ttl), (None, Some(64)));
-            assert!(answer.at >= sent);
+            let sent = Nanos::now();
+            ask(&mut socket, &datagram::echo_request(ipv4, &session, 5, 100), |answer| {
+                assert_eq!(datagram::echo_reply(ipv4, &session, answer.message), Some(5));
+                assert_eq!((answer.error, answer.ttl), (None, Some(64)));
+                assert!(answer.at >= sent);
+            });
         });
         net.set(NEAR, "ipv4/ping_group_range", "1 0");
         let refused = net.on(NEAR, || Datagram::icmp(there.parse().unwrap()).err().unwrap());
