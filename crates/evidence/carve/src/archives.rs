@@ -9,42 +9,53 @@ use crate::reader::{Reader, u16_le, u32_le, u64_le};
 
 /// What the parts of a ZIP begin with: a file, its sums behind it, an entry of the directory, and the end.
 const ZIP_FILE: [u8; 4] = *b"PK\x03\x04";
-const ZIP_SUMS: &[u8] = b"PK\x07\x08";
+pub(crate) const ZIP_SUMS: &[u8] = b"PK\x07\x08";
 const ZIP_ENTRY: [u8; 4] = *b"PK\x01\x02";
 const ZIP_END: [u8; 4] = *b"PK\x05\x06";
 /// Bytes of these parts without names and the like.
-const ZIP_FILE_BYTES: u64 = 30;
+pub(crate) const ZIP_FILE_BYTES: u64 = 30;
 const ZIP_ENTRY_BYTES: u64 = 46;
 const ZIP_END_BYTES: u64 = 22;
 /// The flag of a file whose length stands behind it.
-const ZIP_STREAMED: u16 = 8;
+pub(crate) const ZIP_STREAMED: u16 = 8;
 /// The most files of an archive without ZIP64.
 const ZIP_FILES_MAX: usize = 65_535;
 
+/// Files of ZIP archives, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZipChain {
+    /// Where they end.
+    pub end: u64,
+    /// Where the archive begins that ends behind them, if there is a directory that says so.
+    pub archive: Option<u64>,
+}
+
 /// Files one after the other, then the directory, which has as many entries, and the end, which says where the directory lies.
-pub async fn zip(reader: &mut Reader<'_>) -> Result<Option<u64>> {
-    let (mut at, mut files) = (0, 0usize);
-    while reader.array::<4>(at).await? == Some(ZIP_FILE) && files < ZIP_FILES_MAX {
-        let Some(end) = zip_file_end(reader, at).await? else { return Ok(None) };
+pub async fn zip(reader: &mut Reader<'_>) -> Result<std::result::Result<u64, ZipChain>> {
+    let (mut at, mut files) = (0, 0);
+    while files < ZIP_FILES_MAX && reader.array::<4>(at).await? == Some(ZIP_FILE) {
+        let Some(end) = zip_file_end(reader, at).await? else { break };
         at = end;
         files += 1;
     }
     let (directory, mut entries) = (at, 0);
-    while entries < files {
-        let Some(entry) = reader.array::<{ ZIP_ENTRY_BYTES as usize }>(at).await? else { return Ok(None) };
-        if !entry.starts_with(&ZIP_ENTRY) {
-            return Ok(None);
-        }
+    while entries < ZIP_FILES_MAX {
+        let entry = reader.array::<{ ZIP_ENTRY_BYTES as usize }>(at).await?;
+        let Some(entry) = entry.filter(|entry| entry.starts_with(&ZIP_ENTRY)) else { break };
         at += ZIP_ENTRY_BYTES + [28, 30, 32].map(|place| u64::from(u16_le(&entry, place))).iter().sum::<u64>();
         entries += 1;
     }
-    let Some(end) = reader.array::<{ ZIP_END_BYTES as usize }>(at).await? else { return Ok(None) };
-    let is_right = end.starts_with(&ZIP_END)
-        && files > 0
-        && usize::from(u16_le(&end, 10)) == files
-        && u64::from(u32_le(&end, 16)) == directory
-        && directory + u64::from(u32_le(&end, 12)) == at;
-    Ok(Some(at + ZIP_END_BYTES + u64::from(u16_le(&end, 20))).filter(|_| is_right))
+    let end = reader.array::<{ ZIP_END_BYTES as usize }>(at).await?;
+    let Some(end) = end.filter(|end| end.starts_with(&ZIP_END)) else {
+        return Ok(Err(ZipChain { end: directory, archive: None }));
+    };
+    let is_directory =
+        entries > 0 && usize::from(u16_le(&end, 10)) == entries && directory + u64::from(u32_le(&end, 12)) == at;
+    let archive = directory.checked_sub(u64::from(u32_le(&end, 16))).filter(|_| is_directory);
+    if archive == Some(0) && entries == files {
+        return Ok(Ok(at + ZIP_END_BYTES + u64::from(u16_le(&end, 20))));
+    }
+    Ok(Err(ZipChain { end: directory, archive }))
 }
 
 /// Where a file ends.
@@ -93,7 +104,7 @@ pub async fn gzip(reader: &mut Reader<'_>) -> Result<Option<u64>> {
 }
 
 /// Where the data of a member begin.
-async fn gzip_header(reader: &mut Reader<'_>, begin: u64) -> Result<Option<u64>> {
+pub(crate) async fn gzip_header(reader: &mut Reader<'_>, begin: u64) -> Result<Option<u64>> {
     let Some(head) = reader.array::<10>(begin).await? else { return Ok(None) };
     let ([0x1f, 0x8b, 8, flags @ 0..=0x1f], mut at) = ([head[0], head[1], head[2], head[3]], begin + 10) else {
         return Ok(None);
@@ -145,6 +156,10 @@ pub async fn seven_zip(reader: &mut Reader<'_>) -> Result<Option<u64>> {
         return Ok(None);
     }
     let begin = 32 + after;
+    // Nothing is read of a header that does not fit.
+    if begin + len > reader.len() {
+        return Ok(None);
+    }
     let sum = reader.crc32(begin, len).await?;
     Ok(Some(begin + len).filter(|_| sum == Some(u32_le(&first, 28))))
 }

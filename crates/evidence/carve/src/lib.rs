@@ -1,11 +1,11 @@
-//! Finds where files end that begin at a known place, by their structure.
+//! Finds where files end that begin at a known place, by their structure, and unpacks compressed data that begin at one.
 //!
 //! A file counts only if its structure says where it ends, and what the format has of checks holds: the checksums of PNG, gzip, 7z, event
 //! logs and registry hives, the directories of ZIP and PDF, the lengths of the others. It is taken to lie in one piece, so a file in
 //! several fragments is found only if nothing that is checked lies beyond the first.
 //!
 //! What is parsed is evidence, and may be hostile: nothing is allocated by a number that it gives, each step moves on, and no file is
-//! longer than its format's [limit](Format::bytes_max), so a header without a file costs little.
+//! longer than its format's [limit](Format::bytes_max). What is read in vain at all places together is limited, too ([`Carver`]).
 
 #![forbid(unsafe_code)]
 
@@ -15,12 +15,15 @@ mod documents;
 mod films;
 mod pictures;
 mod reader;
+mod unpack;
 mod windows;
 
 use cheetah_device::{DynDevice, Result};
 
+use self::archives::ZipChain;
 pub use self::carver::{Carver, Counts};
 use self::reader::Reader;
+pub use self::unpack::{End, Packing, Unpacked, unpack};
 
 /// A format whose files can be carved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +99,11 @@ impl Format {
         }
     }
 
+    /// Whether all of a file is looked at to find its end. Of the others it may hold anything between the places that were looked at.
+    const fn is_read_whole(self) -> bool {
+        matches!(self, Self::Jpeg | Self::Png | Self::Gif | Self::Pdf | Self::Gzip | Self::Evtx | Self::Registry)
+    }
+
     /// The usual end of its files' names.
     pub const fn extension(self) -> &'static str {
         match self {
@@ -122,19 +130,38 @@ impl Format {
 /// If something that has to be looked at cannot be read.
 pub async fn length(device: &DynDevice, offset: u64, format: Format) -> Result<Option<u64>> {
     let mut reader = Reader::new(device, offset, format.bytes_max());
+    Ok(end(&mut reader, format).await?.ok())
+}
+
+/// Why a place is not the beginning of a file.
+enum NoFile {
+    /// It is none.
+    Invalid,
+    /// It is one of files of ZIP archives that follow each other.
+    Zip(ZipChain),
+}
+
+/// Where the file ends that the reader reads.
+async fn end(reader: &mut Reader<'_>, format: Format) -> Result<std::result::Result<u64, NoFile>> {
     let found = match format {
-        Format::Jpeg => pictures::jpeg(&mut reader).await,
-        Format::Png => pictures::png(&mut reader).await,
-        Format::Gif => pictures::gif(&mut reader).await,
-        Format::Pdf => documents::pdf(&mut reader).await,
-        Format::Sqlite => documents::sqlite(&mut reader).await,
-        Format::Zip => archives::zip(&mut reader).await,
-        Format::Gzip => archives::gzip(&mut reader).await,
-        Format::SevenZip => archives::seven_zip(&mut reader).await,
-        Format::Mp4 => films::mp4(&mut reader).await,
-        Format::Riff => films::riff(&mut reader).await,
-        Format::Evtx => windows::evtx(&mut reader).await,
-        Format::Registry => windows::registry(&mut reader).await,
+        Format::Jpeg => pictures::jpeg(reader).await,
+        Format::Png => pictures::png(reader).await,
+        Format::Gif => pictures::gif(reader).await,
+        Format::Pdf => documents::pdf(reader).await,
+        Format::Sqlite => documents::sqlite(reader).await,
+        Format::Zip => {
+            let found = archives::zip(reader).await?;
+            let len = reader.len();
+            return Ok(found
+                .map_err(NoFile::Zip)
+                .and_then(|end| if end <= len { Ok(end) } else { Err(NoFile::Invalid) }));
+        }
+        Format::Gzip => archives::gzip(reader).await,
+        Format::SevenZip => archives::seven_zip(reader).await,
+        Format::Mp4 => films::mp4(reader).await,
+        Format::Riff => films::riff(reader).await,
+        Format::Evtx => windows::evtx(reader).await,
+        Format::Registry => windows::registry(reader).await,
     }?;
-    Ok(found.filter(|len| *len <= reader.len()))
+    Ok(found.filter(|len| *len <= reader.len()).ok_or(NoFile::Invalid))
 }

@@ -77,6 +77,10 @@ pub async fn png(reader: &mut Reader<'_>) -> Result<Option<u64>> {
         if is_first != (kind == b"IHDR") || !kind.iter().all(u8::is_ascii_alphabetic) || len >= 1 << 31 {
             return Ok(None);
         }
+        // Nothing is read of a chunk that does not fit.
+        if 12 + len > reader.len().saturating_sub(at) {
+            return Ok(None);
+        }
         let Some(sum) = reader.crc32(at + 4, 4 + len).await? else { return Ok(None) };
         match reader.array::<4>(at + 8 + len).await? {
             Some(stored) if u32_be(&stored, 0) == sum => {}

@@ -16,12 +16,18 @@ pub struct Reader<'a> {
     /// Where the window begins, from `begin` on.
     at: u64,
     window: Vec<u8>,
+    bytes_read: u64,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(device: &'a DynDevice, begin: u64, limit: u64) -> Self {
         let len = device.geometry().size.saturating_sub(begin).min(limit);
-        Self { device, begin, len, at: 0, window: Vec::new() }
+        Self { device, begin, len, at: 0, window: Vec::new(), bytes_read: 0 }
+    }
+
+    /// How many bytes were read, those that were read again included.
+    pub const fn bytes_read(&self) -> u64 {
+        self.bytes_read
     }
 
     /// How many bytes there are.
@@ -39,6 +45,7 @@ impl<'a> Reader<'a> {
             let window = more.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).max(len);
             let range = ByteRange::new(self.begin + at, window.min(self.len - at));
             self.window = self.device.read(range).await?.into_bytes().into();
+            self.bytes_read += range.len;
             self.at = at;
         }
         let start = usize::try_from(at.saturating_sub(self.at)).unwrap_or(usize::MAX);
@@ -46,9 +53,16 @@ impl<'a> Reader<'a> {
         Ok(self.window.get(start..end).unwrap_or_default())
     }
 
-    /// The next bytes, as many as are read at a time.
+    /// What is at hand from `at` on, or is read then: at least `least` bytes, fewer at the end only.
+    async fn at_hand(&mut self, at: u64, least: u64) -> Result<&[u8]> {
+        self.up_to(at, least).await?;
+        let start = usize::try_from(at.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        Ok(self.window.get(start..).unwrap_or_default())
+    }
+
+    /// The next bytes: none at the end only.
     pub async fn some(&mut self, at: u64) -> Result<&[u8]> {
-        self.up_to(at, WINDOW_BYTES_MAX).await
+        self.at_hand(at, 1).await
     }
 
     /// Exactly `N` bytes; `None` if there are fewer.
@@ -74,7 +88,9 @@ impl<'a> Reader<'a> {
     /// Where `pattern` stands next, from `at` on and before `end`.
     pub async fn find(&mut self, pattern: &[u8], mut at: u64, end: u64) -> Result<Option<u64>> {
         loop {
-            let bytes = self.up_to(at, WINDOW_BYTES_MAX.min(end.saturating_sub(at))).await?;
+            let bytes = self.at_hand(at, pattern.len() as u64).await?;
+            let left = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let bytes = bytes.get(..left).unwrap_or(bytes);
             if bytes.len() < pattern.len() {
                 return Ok(None);
             }

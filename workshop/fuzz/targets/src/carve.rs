@@ -1,14 +1,17 @@
-//! Files that begin at a known place: whatever their structure says, they end within the device.
+//! Files and compressed data that begin at a known place: whatever they say, files end within the device, and no more than the limit is
+//! unpacked.
 
 use std::sync::Arc;
 
-use cheetah_carve::{Format, length};
+use cheetah_carve::{Format, Packing, length, unpack};
 use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
 use futures::FutureExt as _;
 
 /// Bytes before the file.
 const BEFORE: usize = 7;
+/// The most bytes that are unpacked.
+const UNPACKED_BYTES_MAX: usize = 1 << 20;
 
 /// Runs one input.
 pub fn run(data: &[u8]) {
@@ -34,4 +37,8 @@ pub fn run(data: &[u8]) {
     let device: DynDevice = Arc::new(Memory::new(content));
     let found = length(&device, BEFORE as u64, format).now_or_never().unwrap().unwrap();
     assert!(found.is_none_or(|found| found > 0 && found <= len), "{format:?}: {found:?} of {len}");
+    for packing in [Packing::Gzip, Packing::Zip, Packing::Zlib] {
+        let unpacked = unpack(&device, BEFORE as u64, packing, UNPACKED_BYTES_MAX).now_or_never().unwrap();
+        assert!(unpacked.is_none_or(|unpacked| unpacked.bytes.len() <= UNPACKED_BYTES_MAX), "{packing:?}");
+    }
 }

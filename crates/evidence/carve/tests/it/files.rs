@@ -162,7 +162,9 @@ fn evtx() -> Vec<u8> {
     file[40..44].copy_from_slice(&[0, 0x10, 2, 0]);
     let sum = crc32(&file[..120]);
     file[124..128].copy_from_slice(&sum.to_le_bytes());
-    file[4096..4104].copy_from_slice(b"ElfChnk\0");
+    for chunk in [4096, 4096 + 65_536] {
+        file[chunk..chunk + 8].copy_from_slice(b"ElfChnk\0");
+    }
     file
 }
 
@@ -174,6 +176,10 @@ fn registry() -> Vec<u8> {
     file[40..44].copy_from_slice(&8192_u32.to_le_bytes());
     let sum = file[..508].chunks(4).fold(0, |sum, word| sum ^ u32::from_le_bytes(word.try_into().unwrap()));
     file[508..512].copy_from_slice(&sum.to_le_bytes());
-    file[4096..4100].copy_from_slice(b"hbin");
+    for (bin, place) in [4096, 8192].into_iter().zip(0_u32..) {
+        file[bin..bin + 4].copy_from_slice(b"hbin");
+        file[bin + 4..bin + 8].copy_from_slice(&(4096 * place).to_le_bytes());
+        file[bin + 8..bin + 12].copy_from_slice(&4096_u32.to_le_bytes());
+    }
     file
 }

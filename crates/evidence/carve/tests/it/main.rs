@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod files;
+mod limits;
+mod unpack;
 
 use std::sync::Arc;
 
@@ -96,7 +98,7 @@ async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
     }
     let counts = carver.finish().unwrap();
     let bytes = (png.len() + gif.len()) as u64;
-    assert_eq!(counts, Counts { files: 2, bytes, inside: 1, invalid: 2, unreadable: 0 });
+    assert_eq!(counts, Counts { files: 2, bytes, inside: 1, invalid: 2, unreadable: 0, given_up: 0 });
     assert!(std::fs::read(folder.path().join("00000000001000.png")).unwrap() == png);
     let table = std::fs::read_to_string(folder.path().join("carved.csv")).unwrap();
     let rows: Vec<_> = table.lines().map(|line| line.split(',').take(3).collect::<Vec<_>>().join(",")).collect();
