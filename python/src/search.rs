@@ -31,6 +31,7 @@ impl Wanted {
             finders: parsed(&self.kinds)?,
             encodings: parsed(&self.encodings)?,
             words: self.words,
+            blocks: Vec::new(),
             expressions: self.regexes,
             ignore_case: self.ignore_case,
             context_bytes: self.context_bytes,
@@ -167,7 +168,7 @@ const fn kind(kind: PatternKind) -> &'static str {
         PatternKind::Word => "word",
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
-        PatternKind::Header => "header",
+        PatternKind::Header | PatternKind::Compressed | PatternKind::Block => "header",
     }
 }
 

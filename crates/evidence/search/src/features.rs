@@ -1,10 +1,12 @@
 //! Hits as feature files and histograms of `bulk_extractor` (feature file version 1.1), which other tools read.
 //!
-//! Each kind of data has a file with a line for each hit: offset, feature and context, with tabs between them. Its histogram has
+//! Each kind of data has a file with a line for each hit: its forensic path, feature and context, with tabs between them. The path is
+//! the offset, or leads into compressed data. A histogram has
 //! a line for each feature, the most frequent first: `n=COUNT`, a tab, and the feature.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use cheetah_device::visible::OneLine;
 
 use crate::finder::Finder;
-use crate::hit::Hit;
+use crate::hit::{Hit, InnerHit};
 use crate::search::{PatternKind, Search};
 
 /// The maximum number of different features that a histogram counts.
@@ -44,6 +46,20 @@ impl FeatureFiles {
     ///
     /// If it cannot be written.
     pub fn add(&mut self, hit: &Hit, search: &Search) -> io::Result<()> {
+        self.add_line(&hit.offset, hit, search)
+    }
+
+    /// Adds a hit inside compressed data.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn add_inner(&mut self, inner: &InnerHit, search: &Search) -> io::Result<()> {
+        self.add_line(&format_args!("{}-{}", inner.offset, inner.inside), &inner.hit, search)
+    }
+
+    /// Adds a line with this forensic path.
+    fn add_line(&mut self, path: &dyn Display, hit: &Hit, search: &Search) -> io::Result<()> {
         let recorder = recorder(search, hit.pattern);
         let file = match self.files.get_mut(recorder) {
             Some(file) => file,
@@ -54,7 +70,7 @@ impl FeatureFiles {
             }),
         };
         let feature = hit.text();
-        writeln!(file.lines, "{}\t{feature}\t{}", hit.offset, hit.context())?;
+        writeln!(file.lines, "{path}\t{feature}\t{}", hit.context())?;
         file.count(feature);
         Ok(())
     }

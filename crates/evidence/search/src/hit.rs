@@ -23,6 +23,18 @@ pub struct Hit {
     pub after: Vec<u8>,
 }
 
+/// A hit inside compressed data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerHit {
+    /// The offset in the device at which the compressed data begin.
+    pub offset: u64,
+    /// The way from there: the kind of data, and the offset of the hit in what they hold, such as `GZIP-512`. Of data within data, one
+    /// after the other: `ZIP-70-GZIP-512`. After the offset and a `-`, it is a forensic path of `bulk_extractor`.
+    pub inside: String,
+    /// The hit, with its offset in what was unpacked.
+    pub hit: Hit,
+}
+
 impl Hit {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`Order`] | what is searched for, as an examiner says it |
 //! | [`Search`] | an order, compiled |
+//! | [`KnownFiles`], [`KnownRuns`] | files whose blocks are searched for, and what was found of them |
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards, headers of files … |
 //! | [`run()`] | searches a device |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
@@ -19,9 +20,11 @@
 //! * A word: each place where its bytes stand, in each of the encodings. Hits may overlap.
 //! * An expression or a finder: each match that does not lie within another match of the same expression that begins before it.
 //!   Matches may overlap otherwise. So it depends on the bytes near it alone whether a match is a hit.
+//! * A block of a known file: each place at a multiple of 512 bytes where its bytes stand.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod encoding;
 mod expression;
 mod features;
@@ -39,11 +42,12 @@ mod text;
 mod wide;
 mod words;
 
+pub use blocks::{BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns};
 pub use encoding::{TextEncoding, UnknownEncoding};
 pub use features::FeatureFiles;
-pub use finder::{FileKind, Finder, UnknownFileKind, UnknownFinder};
+pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
-pub use hit::Hit;
+pub use hit::{Hit, InnerHit};
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
 pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};

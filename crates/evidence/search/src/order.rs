@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use cheetah_error::{Error, Result};
 
+use crate::blocks::BlockKey;
 use crate::encoding::TextEncoding;
 use crate::finder::Finder;
 
@@ -22,6 +23,8 @@ pub struct Order {
     pub expressions: Vec<String>,
     /// Well-known kinds of data.
     pub finders: Vec<Finder>,
+    /// Blocks of known files.
+    pub blocks: Vec<BlockKey>,
     /// The encodings of words and finders.
     pub encodings: Vec<TextEncoding>,
     /// Whether the case of letters is ignored.
@@ -41,13 +44,14 @@ impl Order {
             words: once(&self.words),
             expressions: once(&self.expressions),
             finders: once(&self.finders),
+            blocks: once(&self.blocks),
             encodings: once(&self.encodings),
             ..*self
         };
         let refuse = |why: &str| Err(Error::misuse(why));
         match () {
-            () if order.words.is_empty() && order.expressions.is_empty() && order.finders.is_empty() => {
-                refuse("nothing is searched for: give words, expressions or kinds of data")
+            () if order.asks_for_nothing() => {
+                refuse("nothing is searched for: give words, expressions, kinds of data or known files")
             }
             () if order.encodings.is_empty() => refuse("no encoding is searched: name one, such as utf-8"),
             () if order.words.iter().any(String::is_empty) => refuse("a word is empty: leave it out"),
@@ -60,6 +64,10 @@ impl Order {
             ))),
             () => Ok(order),
         }
+    }
+
+    fn asks_for_nothing(&self) -> bool {
+        self.words.is_empty() && self.expressions.is_empty() && self.finders.is_empty() && self.blocks.is_empty()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 
+use crate::hit::Hit;
 use crate::run::Batch;
 
 /// A range that was not searched.
@@ -35,9 +36,7 @@ impl Outcome {
     /// Adds a batch.
     pub fn add(&mut self, batch: &Batch) {
         self.coverage.set(batch.range, batch.state);
-        for hit in &batch.hits {
-            self.hits.get_mut(hit.pattern).into_iter().for_each(|hits| *hits += 1);
-        }
+        batch.hits.iter().for_each(|hit| self.count(hit));
         let Some(why) = &batch.why else { return };
         match self.gaps.last_mut() {
             Some(last) if last.range.end() == batch.range.offset && (last.state, &last.why) == (batch.state, why) => {
@@ -45,6 +44,11 @@ impl Outcome {
             }
             _ => self.gaps.push(Gap { range: batch.range, state: batch.state, why: why.clone() }),
         }
+    }
+
+    /// Counts a hit.
+    pub fn count(&mut self, hit: &Hit) {
+        self.hits.get_mut(hit.pattern).into_iter().for_each(|hits| *hits += 1);
     }
 
     /// Which bytes were searched (`Read`), cannot be read (`Unreadable`), or were not searched: not there, or not reached.

@@ -4,8 +4,10 @@ use cheetah_device::ByteRange;
 use cheetah_device::data::is_zero;
 use cheetah_error::{Error, Result};
 
+use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::encoding::TextEncoding;
 use crate::expression::{Expression, Parsed};
+use crate::finder::Finder;
 use crate::found::{Found, number};
 use crate::hit::{HIT_BYTES, Hit};
 use crate::literal::Literals;
@@ -30,6 +32,10 @@ pub enum PatternKind {
     Finder,
     /// The header of a format of files.
     Header,
+    /// The beginning of compressed data, which is no result of a search.
+    Compressed,
+    /// A block of a known file.
+    Block,
 }
 
 /// A pattern of an order.
@@ -48,7 +54,8 @@ pub struct Pattern {
 /// What an order may take, compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The bytes of all forms of all words together; the automaton takes about a hundred times as many.
+    /// The bytes of all forms of all words together, of which the automaton takes about a hundred times as many; and those of the keys of
+    /// all blocks.
     pub pattern_bytes_max: usize,
     /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,
@@ -77,6 +84,7 @@ pub struct Search {
     words: usize,
     literals: Option<Literals>,
     expressions: Vec<Expression>,
+    blocks: Option<Blocks>,
     context_bytes: usize,
     overlap: Overlap,
     matches_zeros: bool,
@@ -114,7 +122,11 @@ impl Search {
             limits.check(&expressions)?;
         }
         for finder in &order.finders {
-            let kind = if finder.is_text() { PatternKind::Finder } else { PatternKind::Header };
+            let kind = match finder {
+                Finder::Header(_) => PatternKind::Header,
+                Finder::Compressed(_) => PatternKind::Compressed,
+                _ => PatternKind::Finder,
+            };
             let mut pattern = pattern(kind, finder.name());
             let (text, check) = finder.rule();
             let parsed = Parsed::new(text, false)?;
@@ -129,14 +141,21 @@ impl Search {
             patterns.push(pattern);
             limits.check(&expressions)?;
         }
+        let blocks = Blocks::new(&order.blocks, limits.pattern_bytes_max)?;
+        patterns.extend(blocks.iter().map(|_| Pattern {
+            encodings: vec![TextEncoding::Utf8],
+            ..pattern(PatternKind::Block, "blocks of known files")
+        }));
         let longest = expressions.iter().map(|expression| expression.bytes_max);
-        let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max)).max().unwrap_or(1).max(1);
+        let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max));
+        let longest = longest.chain(blocks.iter().map(|_| BLOCK_BYTES)).max().unwrap_or(1).max(1);
         let context_bytes = order.context_bytes.min(CONTEXT_BYTES_MAX);
         let overlap = Overlap {
             before: context_bytes.max(longest - 1 + ASSERTED_BYTES),
             after: longest - 1 + context_bytes.max(ASSERTED_BYTES),
         };
-        let search = Self { patterns, words, literals, expressions, context_bytes, overlap, matches_zeros: false };
+        let search =
+            Self { patterns, words, literals, expressions, blocks, context_bytes, overlap, matches_zeros: false };
         let matches_zeros = search.has_match(&vec![0; 2 * longest + 2 * ASSERTED_BYTES])?;
         Ok(Self { matches_zeros, ..search })
     }
@@ -178,7 +197,7 @@ impl Search {
             return Ok(Vec::new());
         }
         let (mut found, mut room_bytes) = (Vec::new(), 0usize);
-        self.each(bytes, |match_| {
+        self.each(offset, bytes, |match_| {
             let is_own = own.contains(ByteRange::new(offset + match_.start as u64, 1));
             if is_own {
                 room_bytes = room_bytes.saturating_add(match_.len + 2 * self.context_bytes + HIT_BYTES);
@@ -221,20 +240,24 @@ impl Search {
         })
     }
 
-    /// Calls `found` for each match in `bytes`, with the index of its pattern among all.
-    fn each(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
+    /// Calls `found` for each match in `bytes`, which begin at this offset, with the index of its pattern among all.
+    fn each(&self, offset: u64, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
         if let Some(literals) = &self.literals {
             literals.scan(bytes, &mut found)?;
         }
         for expression in &self.expressions {
             expression.scan(bytes, |match_| found(Found { pattern: match_.pattern + number(self.words), ..match_ }))?;
         }
+        if let Some(blocks) = &self.blocks {
+            let pattern = number(self.patterns.len().saturating_sub(1));
+            blocks.scan(offset, bytes, |match_| found(Found { pattern, ..match_ }))?;
+        }
         Ok(())
     }
 
     fn has_match(&self, bytes: &[u8]) -> Result<bool> {
         let mut any = false;
-        self.each(bytes, |_| {
+        self.each(0, bytes, |_| {
             any = true;
             Ok(())
         })?;

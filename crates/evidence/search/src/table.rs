@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use csv::Writer;
 
-use crate::hit::Hit;
+use crate::hit::{Hit, InnerHit};
 use crate::search::Search;
 
 /// The names of the columns.
-const COLUMNS: [&str; 6] = ["offset", "length", "pattern", "encoding", "text", "context"];
+const COLUMNS: [&str; 7] = ["offset", "length", "pattern", "encoding", "text", "context", "inside"];
 
 /// A table of hits that is written row by row.
 pub struct HitTable<W: Write> {
@@ -33,10 +33,23 @@ impl<W: Write> HitTable<W> {
     ///
     /// If it cannot be written.
     pub fn add(&mut self, hit: &Hit, search: &Search) -> io::Result<()> {
+        self.add_row(hit.offset, "", hit, search)
+    }
+
+    /// Adds the row of a hit inside compressed data.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn add_inner(&mut self, inner: &InnerHit, search: &Search) -> io::Result<()> {
+        self.add_row(inner.offset, &inner.inside, &inner.hit, search)
+    }
+
+    fn add_row(&mut self, offset: u64, inside: &str, hit: &Hit, search: &Search) -> io::Result<()> {
         let name = search.patterns().get(hit.pattern).map_or("", |pattern| pattern.name.as_str());
-        let (offset, length) = (hit.offset.to_string(), hit.len().to_string());
+        let (offset, length) = (offset.to_string(), hit.len().to_string());
         let (encoding, text, context) = (hit.encoding.name(), hit.text(), hit.context());
-        self.rows.write_record([offset.as_str(), &length, name, &encoding, &text, &context])?;
+        self.rows.write_record([offset.as_str(), &length, name, &encoding, &text, &context, inside])?;
         Ok(())
     }
 

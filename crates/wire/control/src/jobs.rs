@@ -114,6 +114,10 @@ pub struct SearchOrder {
     pub expressions: Vec<String>,
     /// The names of well-known kinds of data.
     pub finders: Vec<String>,
+    /// The keys of blocks of known files, one after the other, in base64: of each the checksum of its first 512 bytes (CRC-64/NVME,
+    /// little-endian), and the first 16 bytes of its BLAKE3. Blocks have 4096 bytes and begin at multiples of 512 in the text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub blocks: String,
     /// The names of encodings.
     pub encodings: Vec<String>,
     /// Whether the case of letters is ignored.

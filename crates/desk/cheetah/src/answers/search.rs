@@ -16,6 +16,10 @@ pub enum Found {
         context: String,
         /// The encoding in which it was found.
         encoding: String,
+        /// Of a hit inside compressed data, which begin at `offset`: the way from there, as kinds of data and offsets in what they
+        /// hold, such as `ZIP-70-GZIP-512`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        inside: Option<String>,
         /// Its length in bytes.
         len: u64,
         /// The offset of its first byte in the source.
@@ -45,6 +49,12 @@ pub struct Search<'a> {
     pub gaps: Vec<Gap<'a>>,
     /// The number of hits.
     pub hits: u64,
+    /// What became of compressed data, if these were searched and the search came to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
+    /// What was found of known files, if their blocks were searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<Known<'a>>,
     /// The folder of the result, if there is one.
     pub out: Option<Cow<'a, str>>,
     /// What was searched for, in the order in which it was given.
@@ -69,11 +79,62 @@ pub struct Carved {
     pub bytes: u64,
     /// Files that were saved.
     pub files: u64,
+    /// Places where files were not looked for, or not to their greatest length: there were too many, or too much was read for places
+    /// where no file begins.
+    pub given_up: u64,
     /// Places within a file that was saved.
     pub inside: u64,
     /// Places where no valid file begins.
     pub invalid: u64,
     /// Places where something that had to be looked at cannot be read.
+    pub unreadable: u64,
+}
+
+/// What was found of known files.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Known<'a> {
+    /// The bytes of all runs; those of runs of several files at the same place count for each.
+    pub bytes: u64,
+    /// The number of known files.
+    pub files: usize,
+    /// The files of which something was found, the largest share first.
+    pub found: Vec<KnownFile<'a>>,
+    /// The number of runs: at least two blocks that follow each other in the file and in the source.
+    pub runs: usize,
+    /// Blocks that were found alone, which are in no run.
+    pub singles: u64,
+}
+
+/// What was found of a known file.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct KnownFile<'a> {
+    /// Its blocks of 4 KiB, without those that many files have.
+    pub blocks: u64,
+    /// The file.
+    pub file: &'a str,
+    /// Its blocks in runs, each once.
+    pub found: u64,
+}
+
+/// What became of compressed data.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Inside {
+    /// The bytes that the streams hold.
+    pub bytes: u64,
+    /// Streams that were searched up to a limit of size, growth or depth.
+    pub cut: u64,
+    /// Streams that were searched up to where they are damaged, or that have a wrong checksum.
+    pub damaged: u64,
+    /// The number of hits in them, which `hits` includes.
+    pub hits: u64,
+    /// Places that look like the beginning of compressed data, where nothing can be unpacked.
+    pub invalid: u64,
+    /// Streams that were unpacked and searched.
+    pub streams: u64,
+    /// Streams that were searched up to where the source cannot be read.
     pub unreadable: u64,
 }
 

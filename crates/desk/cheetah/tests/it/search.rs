@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::run::{Ran, cheetah_plain, program, run};
-use crate::support::{Desk, KIB, MIB, Service, cheetah, need, noise, number, text, three, until};
+use crate::support::{Desk, KIB, MIB, Node, Service, cheetah, need, noise, number, text, three, until};
 
 const SIZE: u64 = 6 * MIB;
 const WORD: &str = "Geheimnis";
@@ -30,7 +30,7 @@ fn image(desk: &Desk) -> String {
 fn rows(folder: &Path) -> Vec<String> {
     let table = fs::read_to_string(folder.join("hits.csv")).unwrap();
     let mut lines = table.lines().map(str::to_owned);
-    assert_eq!(lines.next().as_deref(), Some("offset,length,pattern,encoding,text,context"));
+    assert_eq!(lines.next().as_deref(), Some("offset,length,pattern,encoding,text,context,inside"));
     lines.collect()
 }
 
@@ -187,8 +187,10 @@ fn words_of_a_list_are_found_in_any_case_and_code_page_and_shown_around() {
     let source = desk.file("disk.raw", &[b"x" as &[u8], b"\xfcBERGABE,", "STRAßE\"".as_bytes(), &[0; 600]].concat());
     let args = ["search", &source, &list, "--ignore-case", "--encoding", "utf-8,cp1252", "--context", "3", "--out"];
     cheetah(&[&args[..], &[&desk.arg("hits")]].concat()).ok();
-    let expected =
-        ["1,8,Übergabe,windows-1252,üBERGABE,\"xüBERGABE,ST\"", "10,7,Straße,utf-8,STRAßE,\"BE,STRAßE\"\"\\x00\\x00\""];
+    let expected = [
+        "1,8,Übergabe,windows-1252,üBERGABE,\"xüBERGABE,ST\",",
+        "10,7,Straße,utf-8,STRAßE,\"BE,STRAßE\"\"\\x00\\x00\",",
+    ];
     assert_eq!(rows(&desk.at("hits")), expected);
 }
 
@@ -226,6 +228,123 @@ fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
     assert!(!desk.at("hits").exists());
     search(&["--word", "x"]).ok();
     search(&["--word", "x"]).says(2, &["already exists", "new folder"]);
+}
+
+#[test]
+fn what_is_left_of_known_files_is_found_at_every_sector_and_at_the_nodes_too() {
+    const BLOCK: usize = 4096;
+    let desk = Desk::new();
+    let nodes: Vec<_> = (0..3).map(|_| Node::start_with("8MiB", "127.0.0.1:0", &["--scan", "2"])).collect();
+    fs::create_dir_all(desk.at("known/deep")).unwrap();
+    let (first, second) = (noise(40 * BLOCK as u64 + 77, 11), noise(10 * BLOCK as u64, 13));
+    fs::write(desk.at("known/first.jpg"), &first).unwrap();
+    fs::write(desk.at("known/deep/second.jpg"), &second).unwrap();
+    fs::write(desk.at("known/third.jpg"), noise(10 * BLOCK as u64, 15)).unwrap();
+    fs::write(desk.at("known/zeros"), vec![0; 10 * BLOCK]).unwrap();
+    let mut content = noise(6 * MIB, 48);
+    let mut put = |at: usize, what: &[u8]| content[at..at + what.len()].copy_from_slice(what);
+    // A file in two fragments whose middle is gone, one between clusters, a single block, and one that begins at no sector.
+    put(64 * BLOCK, &first[..10 * BLOCK]);
+    put(200 * BLOCK, &first[30 * BLOCK..]);
+    put(300 * BLOCK + 512, &second);
+    put(500 * BLOCK, &first[..BLOCK]);
+    put(700 * BLOCK + 100, &second);
+    let disk = desk.file("disk.raw", &content);
+    let known = desk.arg("known");
+    let searched = |source: &str, out: &str, more: &[&str]| {
+        let args = ["search", source, "--known", &known, "--out", &desk.arg(out)];
+        let answer = cheetah(&[&args[..], more].concat()).ok().json();
+        let table = |name: &str| fs::read_to_string(desk.at(out).join(name)).unwrap();
+        (answer, table("known-runs.csv"), table("known-files.csv"))
+    };
+    let (answer, runs, files) = searched(&disk, "found", &[]);
+    let run = |at: usize, blocks: usize, file: &str, from: usize| {
+        format!("{at},{},{known}/{file},{}\n", blocks * BLOCK, from * BLOCK)
+    };
+    let expected = [
+        run(64 * BLOCK, 10, "first.jpg", 0),
+        run(200 * BLOCK, 10, "first.jpg", 30),
+        run(300 * BLOCK + 512, 10, "deep/second.jpg", 0),
+    ];
+    assert_eq!(runs, format!("offset,length,file,file_offset\n{}", expected.concat()));
+    let of = |name: &str, blocks: u64, found: u64| format!("{known}/{name},{blocks},{found}\n");
+    let expected =
+        [of("deep/second.jpg", 10, 10), of("first.jpg", 40, 20), of("third.jpg", 10, 0), of("zeros", 0, 0)].concat();
+    assert_eq!(files, format!("file,blocks,found\n{expected}"));
+    assert_eq!((number(&answer["known"], "runs"), number(&answer["known"], "singles")), (3, 1), "{answer}");
+    assert_eq!(number(&answer, "hits"), 0, "{answer}");
+
+    let drive = desk.drive("striped", &nodes.iter().collect::<Vec<_>>(), &disk, &[]);
+    let (answer, at_nodes, _) = searched(&drive, "of-stripe", &["--at-nodes"]);
+    assert_eq!(at_nodes, runs);
+    assert!(answer["at_nodes"]["node_bytes"].as_object().unwrap().len() == 3, "{answer}");
+    let none = cheetah(&["search", &disk, "--known", &desk.arg("known/zeros"), "--out", &desk.arg("none")]);
+    none.says(2, &["known files", "larger files"]);
+}
+
+/// Writes compressed data with a word in them into a folder, at known places of what they hold.
+const COMPRESS: &str = r"
+import gzip, io, os, sys, zipfile, zlib
+os.chdir(sys.argv[1])
+text = b' ' * 1000 + b'Geheimnis' + b' ' * 1000
+inner = gzip.compress(bytes(7) + text)
+open('a.gz', 'wb').write(gzip.compress(text))
+with zipfile.ZipFile('b.docx', 'w', zipfile.ZIP_DEFLATED) as archive:
+    archive.writestr('word/document.xml', text)
+    archive.writestr('attached.bin', text + inner)
+stream = zlib.compress(text)
+open('c.pdf', 'wb').write(b'%PDF-1.4\n1 0 obj\n<</Filter/FlateDecode>>\nstream\r\n' + stream + b'\r\nendstream\nendobj\n')
+open('d.gz', 'wb').write(gzip.compress(text + os.urandom(5000))[:3000])
+open('e.gz', 'wb').write(gzip.compress(bytes(40 << 20)))
+";
+
+#[test]
+fn compressed_data_are_searched_to_any_depth_and_damaged_ones_up_to_the_damage() {
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes: Vec<_> = (0..3).map(|_| Node::start_with("8MiB", "127.0.0.1:0", &["--scan", "2"])).collect();
+    fs::create_dir(desk.at("files")).unwrap();
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", COMPRESS, &desk.arg("files")]);
+    run(python).ok();
+    let mut content = noise(6 * MIB, 47);
+    for (nth, name) in ["a.gz", "b.docx", "c.pdf", "d.gz", "e.gz"].iter().enumerate() {
+        let (at, file) = (MIB as usize * nth + 777, fs::read(desk.at("files").join(name)).unwrap());
+        content[at..at + file.len()].copy_from_slice(&file);
+    }
+    let disk = desk.file("disk.raw", &content);
+    let searched = |source: &str, out: &str, more: &[&str]| {
+        let args =
+            ["search", source, "--word", WORD, "--encoding", "utf-8", "--inside", "all", "--out", &desk.arg(out)];
+        (cheetah(&[&args[..], more].concat()).ok().json(), rows(&desk.at(out)))
+    };
+    let (answer, found) = searched(&disk, "hits", &[]);
+    let places: Vec<_> =
+        found.iter().map(|row| (row.split(',').next().unwrap(), row.rsplit(',').next().unwrap())).collect();
+    let docx =
+        content[MIB as usize + 778..].windows(4).position(|bytes| bytes == b"PK\x03\x04").unwrap() as u64 + MIB + 778;
+    let docx = docx.to_string();
+    assert_eq!(
+        places,
+        [
+            ("777", "GZIP-1000"),
+            ("1049353", "ZIP-1000"),
+            (docx.as_str(), "ZIP-1000"),
+            (docx.as_str(), "ZIP-2009-GZIP-1007"),
+            ("2097970", "PDF-1000"),
+            ("3146505", "GZIP-1000"),
+        ]
+    );
+    let inside = &answer["inside"];
+    assert_eq!(["hits", "cut", "damaged"].map(|count| number(inside, count)), [6, 1, 1], "{answer}");
+    assert_eq!((number(&answer, "hits"), answer["patterns"].as_array().unwrap().len()), (6, 1), "{answer}");
+    let features = fs::read_to_string(desk.at("hits/features/find.txt")).unwrap();
+    assert!(features.contains(&format!("\n{docx}-ZIP-2009-GZIP-1007\tGeheimnis\t")), "{features}");
+
+    let drive = desk.drive("striped", &nodes.iter().collect::<Vec<_>>(), &disk, &[]);
+    assert_eq!(searched(&drive, "of-stripe", &["--at-nodes"]).1, found);
 }
 
 /// Writes files of several formats into a folder, with Python's own libraries.

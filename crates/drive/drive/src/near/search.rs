@@ -14,7 +14,8 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{Record, Stamp};
 use cheetah_search::{
-    Batch, CONTEXT_BYTES_MAX, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchedPart, SourcePart, run, run_parts,
+    Batch, BlockKey, CONTEXT_BYTES_MAX, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchedPart, SourcePart, run,
+    run_parts,
 };
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -129,6 +130,7 @@ fn request(order: &Order) -> SearchOrder {
         words: order.words.clone(),
         expressions: order.expressions.clone(),
         finders: order.finders.iter().map(|finder| finder.name().to_owned()).collect(),
+        blocks: STANDARD.encode(BlockKey::to_bytes(&order.blocks)),
         encodings: order.encodings.iter().map(|encoding| encoding.name()).collect(),
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,

@@ -4,9 +4,11 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::SearchOrder;
 use cheetah_error::{Error, Result};
-use cheetah_search::{Limits, MATCH_BYTES_MAX, Order, Search, UnknownEncoding, UnknownFinder, WORDS_MAX};
+use cheetah_search::{BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, UnknownEncoding, UnknownFinder, WORDS_MAX};
 use parking_lot::Mutex;
 use zeroize::Zeroize as _;
 
@@ -58,6 +60,7 @@ impl Drop for Patterns {
     fn drop(&mut self) {
         self.order.words.zeroize();
         self.order.expressions.zeroize();
+        self.order.blocks.zeroize();
     }
 }
 
@@ -68,6 +71,7 @@ fn compiled(order: &SearchOrder) -> Result<Search> {
         words: order.words.clone(),
         expressions: order.expressions.clone(),
         finders: order.finders.iter().map(finder).collect::<Result<_>>()?,
+        blocks: blocks(&order.blocks)?,
         encodings: order.encodings.iter().map(encoding).collect::<Result<_>>()?,
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,
@@ -76,6 +80,12 @@ fn compiled(order: &SearchOrder) -> Result<Search> {
     order.words.zeroize();
     order.expressions.zeroize();
     search
+}
+
+/// The keys of blocks, as they are sent.
+fn blocks(text: &str) -> Result<Vec<BlockKey>> {
+    let bytes = STANDARD.decode(text).ok();
+    bytes.and_then(|bytes| BlockKey::from_bytes(&bytes)).ok_or_else(|| Error::misuse("these are no keys of blocks"))
 }
 
 /// The patterns of the jobs that a node has.
@@ -162,6 +172,9 @@ pub(super) mod tests {
         assert!(!is_taken(words(&[])));
         assert!(!is_taken(SearchOrder { encodings: vec!["cp9999".into()], ..words(&["x"]) }));
         assert!(!is_taken(SearchOrder { finders: vec!["mail".into()], ..words(&["x"]) }));
+        let blocks = |count| SearchOrder { blocks: STANDARD.encode(vec![7; 24 * count]), ..words(&[]) };
+        assert_eq!([1, 40_000, 50_000].map(|count| is_taken(blocks(count))), [true, true, false]);
+        assert!(!is_taken(SearchOrder { blocks: "QUJD".into(), ..words(&[]) }));
         assert!(is_taken(SearchOrder { context_bytes: usize::MAX, ..words(&["x"]) }));
     }
 

@@ -140,7 +140,7 @@ impl FileKind {
     }
 }
 
-fn whole(candidate: &Candidate<'_>) -> Option<usize> {
+pub(super) fn whole(candidate: &Candidate<'_>) -> Option<usize> {
     Some(candidate.text.len())
 }
 

@@ -4,6 +4,7 @@ mod address;
 mod bank;
 mod bitcoin;
 mod card;
+mod compressed;
 mod domains;
 mod files;
 mod network;
@@ -12,6 +13,7 @@ mod telephone;
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::compressed::{Compressed, UnknownCompressed};
 pub use self::files::FileKind;
 use crate::expression::Check;
 
@@ -38,6 +40,8 @@ pub enum Finder {
     Bitcoin,
     /// The header of a file.
     Header(FileKind),
+    /// The beginning of compressed data.
+    Compressed(Compressed),
 }
 
 /// A text that names no kind of data.
@@ -72,12 +76,13 @@ impl Finder {
             Self::Iban => "iban",
             Self::Bitcoin => "bitcoin",
             Self::Header(kind) => kind.name(),
+            Self::Compressed(kind) => kind.finder_name(),
         }
     }
 
     /// Whether it is text, in one encoding or another; otherwise it is bytes.
     pub(crate) const fn is_text(self) -> bool {
-        !matches!(self, Self::Header(_))
+        !matches!(self, Self::Header(_) | Self::Compressed(_))
     }
 
     /// The expression of its candidates, over ASCII, and the check of each.
@@ -93,6 +98,7 @@ impl Finder {
             Self::Iban => (bank::IBAN, bank::iban),
             Self::Bitcoin => (bitcoin::ADDRESS, bitcoin::address),
             Self::Header(kind) => kind.rule(),
+            Self::Compressed(kind) => kind.rule(),
         }
     }
 }
@@ -110,7 +116,7 @@ impl FromStr for Finder {
 
     fn from_str(text: &str) -> Result<Self, UnknownFinder> {
         let headers = FileKind::ALL.into_iter().map(Self::Header);
-        let mut all = Self::ALL.into_iter().chain(headers);
+        let mut all = Self::ALL.into_iter().chain(headers).chain(Compressed::ALL.map(Self::Compressed));
         all.find(|finder| finder.name() == text).ok_or_else(|| UnknownFinder(text.to_owned()))
     }
 }

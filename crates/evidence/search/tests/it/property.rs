@@ -37,6 +37,7 @@ fn order() -> impl Strategy<Value = Order> {
                 false => expressions.into_iter().map(str::to_owned).collect(),
             },
             finders: Vec::new(),
+            blocks: Vec::new(),
             encodings: encodings.into_iter().map(|name| name.parse().unwrap()).collect(),
             ignore_case,
             context_bytes,

@@ -2,7 +2,7 @@
 
 use cheetah_carve::{Carver, Counts, Format};
 use cheetah_device::DynDevice;
-use cheetah_search::{FileKind, Finder, Hit, PatternKind, Search};
+use cheetah_search::{Finder, Hit, PatternKind, Search};
 
 use super::folder::Folder;
 use crate::failure::{Failure, Result};
@@ -17,6 +17,8 @@ pub struct Headers {
     /// The format of each pattern.
     formats: Vec<Option<Format>>,
     found: Vec<(u64, Format)>,
+    /// Headers that were found when there was no room.
+    left_out: u64,
 }
 
 impl Headers {
@@ -24,16 +26,18 @@ impl Headers {
     pub fn new(search: &Search) -> Self {
         let formats = search.patterns().iter().map(|pattern| match pattern.kind {
             PatternKind::Header => pattern.name.parse().ok().and_then(format),
-            PatternKind::Word | PatternKind::Expression | PatternKind::Finder => None,
+            _ => None,
         });
-        Self { formats: formats.collect(), found: Vec::new() }
+        Self { formats: formats.collect(), found: Vec::new(), left_out: 0 }
     }
 
     /// Adds a hit, if it is such a header. Hits come in the order of their offsets.
     pub fn add(&mut self, hit: &Hit) {
         let format = self.formats.get(hit.pattern).copied().flatten();
-        if let Some(format) = format.filter(|_| self.found.len() < HEADERS_MAX) {
-            self.found.push((hit.offset, format));
+        match format {
+            Some(format) if self.found.len() < HEADERS_MAX => self.found.push((hit.offset, format)),
+            Some(_) => self.left_out += 1,
+            None => {}
         }
     }
 
@@ -48,26 +52,27 @@ impl Headers {
             }
             progress.set(done);
         }
-        Ok(carver.finish()?)
+        let counts = carver.finish()?;
+        Ok(Counts { given_up: counts.given_up + self.left_out, ..counts })
     }
 }
 
-/// The format whose files have such a header, if they can be carved.
+/// The format whose files have such a header, if they can be carved. Each has one name wherever it is known.
 fn format(finder: Finder) -> Option<Format> {
     let Finder::Header(kind) = finder else { return None };
-    Some(match kind {
-        FileKind::Jpeg => Format::Jpeg,
-        FileKind::Png => Format::Png,
-        FileKind::Gif => Format::Gif,
-        FileKind::Pdf => Format::Pdf,
-        FileKind::Zip => Format::Zip,
-        FileKind::SevenZip => Format::SevenZip,
-        FileKind::Gzip => Format::Gzip,
-        FileKind::Sqlite => Format::Sqlite,
-        FileKind::Mp4 => Format::Mp4,
-        FileKind::Riff => Format::Riff,
-        FileKind::Evtx => Format::Evtx,
-        FileKind::Registry => Format::Registry,
-        _ => return None,
-    })
+    Format::ALL.into_iter().find(|format| format.name() == kind.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::FileKind;
+
+    use super::*;
+
+    #[test]
+    fn each_format_that_can_be_carved_is_found_by_its_header() {
+        let formats: Vec<_> = FileKind::ALL.into_iter().filter_map(|kind| format(Finder::Header(kind))).collect();
+        assert_eq!(formats.len(), Format::ALL.len(), "{formats:?}");
+        assert_eq!(format(Finder::Header(FileKind::Pe)), None);
+    }
 }

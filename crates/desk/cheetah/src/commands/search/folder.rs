@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_kit::rename_new;
-use cheetah_search::{FeatureFiles, Hit, HitTable, Search};
+use cheetah_search::{FeatureFiles, Hit, HitTable, InnerHit, Search};
 use tempfile::TempDir;
 
+use super::known::Found;
 use crate::answers::search::Search as Answer;
 use crate::commands::options::must_not_exist;
 use crate::failure::{Context as _, Result};
@@ -17,6 +18,8 @@ use crate::failure::{Context as _, Result};
 const TABLE: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
 /// The folder of feature files, and that of some that are not finished.
 const FEATURES: [&str; 2] = ["features", "features.unfinished"];
+/// The tables of what was found of known files: its runs, and the files.
+const KNOWN: [&str; 2] = ["known-runs.csv", "known-files.csv"];
 /// The folder of files that were carved.
 const CARVED: &str = "carved";
 /// The name of the coverage, in the format of GNU ddrescue.
@@ -51,6 +54,12 @@ impl Folder {
         added.context(format_args!("cannot write {}", self.path.display()))
     }
 
+    /// Adds a hit inside compressed data.
+    pub fn add_inner(&mut self, hit: &InnerHit, search: &Search) -> Result<()> {
+        let added = self.table.add_inner(hit, search).and_then(|()| self.features.add_inner(hit, search));
+        added.context(format_args!("cannot write {}", self.path.display()))
+    }
+
     /// Makes the folder of carved files, and returns its path.
     pub fn for_carved(&self) -> Result<PathBuf> {
         let path = self.made.path().join(CARVED);
@@ -59,7 +68,7 @@ impl Folder {
     }
 
     /// Completes the folder, and gives it its name.
-    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage) -> Result<()> {
+    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage, known: Option<&Found<'_>>) -> Result<()> {
         let writing = format!("cannot write {}", self.path.display());
         let place = |name: &str| self.made.path().join(name);
         self.table.finish().and_then(|table| table.sync_all()).context(&writing)?;
@@ -68,6 +77,11 @@ impl Folder {
             for [finished, unfinished] in [TABLE, FEATURES] {
                 rename_new(&place(finished), &place(unfinished)).context(&writing)?;
             }
+        }
+        if let Some(known) = known {
+            let [runs, files] = KNOWN.map(|name| File::create_new(place(name)));
+            runs.and_then(|file| known.write_runs(&file).and_then(|()| file.sync_all())).context(&writing)?;
+            files.and_then(|file| known.write_files(&file).and_then(|()| file.sync_all())).context(&writing)?;
         }
         let answer = serde_json::to_string_pretty(answer).context(&writing)? + "\n";
         for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer)] {

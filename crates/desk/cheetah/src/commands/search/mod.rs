@@ -2,18 +2,24 @@
 
 mod carve;
 mod folder;
+mod inside;
+mod known;
 mod options;
 mod show;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
-use cheetah_search::{Batch, Order, Outcome, Search};
+use cheetah_device::DynDevice;
+use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Search};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 
 use self::carve::Headers;
 use self::folder::Folder;
+use self::inside::{Counts, Streams};
+use self::known::Known;
 use self::options::OrderArgs;
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
@@ -28,10 +34,14 @@ use crate::ui::Ui;
 #[command(
     long_about = "Searches every byte of a drive or an image: words, regular expressions, and well-known kinds of data, \
 such as e-mail addresses and the numbers of payment cards. Files, deleted files and unallocated space are searched \
-alike; a file in several fragments is searched fragment by fragment, and compressed content as it is stored.
+alike; a file in several fragments is searched fragment by fragment, and compressed content as it is stored. --inside also \
+searches what gzip files, ZIP archives (documents of office programs, too) and PDF files hold compressed, once the rest is done.
 
 --headers finds where files begin, by their signatures, and --carve saves those that lie in one piece and have a valid \
 structure: jpeg, png, gif, pdf, zip, 7z, gzip, sqlite, mp4, riff, evtx and registry.
+
+--known finds what is left of known files, deleted and overwritten in part, by their blocks of 4 KiB at every sector: \
+runs of at least two blocks, in known-runs.csv, and how much of each file was found, in known-files.csv.
 
 Words are searched in each encoding. A regular expression is searched in the bytes as they are, and in the UTF-16 among the \
 encodings if it has ASCII characters only and no assertions such as \\b. Its matches must have a greatest length: {1,64} in \
@@ -39,7 +49,7 @@ place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
 are none. With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
-encoding, text and context, in the order of their offsets; features, with feature files and histograms as bulk_extractor \
+encoding, text, context and inside, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as bulk_extractor \
 writes them; and the coverage. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
@@ -53,7 +63,9 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search case42.drive words.txt --at-nodes --lend-key all --out hits42
   cheetah search disk.E01 --word Geheim --encoding utf-8,utf-16le,cp1252
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
-  cheetah search disk.raw --headers jpeg,png,pdf --carve --out files"
+  cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
+  cheetah search disk.raw words.txt --inside all --out hits
+  cheetah search case42.drive --known pictures/ --at-nodes --out known42"
 )]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
@@ -71,6 +83,10 @@ pub struct Args {
     /// Save the files that begin at the headers found and have a valid structure, in DIR/carved
     #[arg(long, requires = "headers", requires = "out")]
     carve: bool,
+
+    /// Known file, or folder of known files, whose blocks are searched for; repeat for more
+    #[arg(long, value_name = "PATH", requires = "out")]
+    known: Vec<PathBuf>,
 
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
@@ -91,7 +107,9 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
-    let order = args.order.read()?;
+    let known = read_known(&args.known).await?;
+    let order =
+        Order { blocks: known.as_ref().map(KnownFiles::keys).unwrap_or_default(), ..args.order.read(known.is_some())? };
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
@@ -100,8 +118,26 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let searched = search_source((&args, desk), &opened, (&order, &search), folder, &mut stop, ui).await;
+    let sink = Sink {
+        search: &search,
+        folder,
+        headers: args.carve.then(|| Headers::new(&search)),
+        streams: args.order.is_inside().then(|| Streams::new(&search)),
+        known: known.as_ref().map(|files| Known::new(files, &search)),
+        ui,
+    };
+    let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
     searched.and(opened.close().await.map_err(Failure::from))
+}
+
+/// Reads the known files, if there are any.
+async fn read_known(paths: &[PathBuf]) -> Result<Option<KnownFiles>> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let paths = paths.to_vec();
+    let reading = tokio::task::spawn_blocking(move || known::read(&paths));
+    reading.await.context("cannot read the known files")?.map(Some)
 }
 
 /// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.
@@ -114,15 +150,14 @@ async fn search_source(
     (args, desk): (&Args, &Desk),
     opened: &OpenedSource,
     (order, search): (&Order, &Arc<Search>),
-    folder: Option<Folder>,
+    mut sink: Sink<'_>,
     stop: &mut Stop,
-    ui: Ui,
 ) -> Result<()> {
+    let ui = sink.ui;
     let lend = args.lend.request("search", &desk.custodian);
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let mut sink = Sink { search, folder, headers: args.carve.then(|| Headers::new(search)), ui };
     let progress = ui.progress(format!("searching {}", args.source), opened.size());
     let mut ended = loop {
         let batch = tokio::select! {
@@ -132,14 +167,21 @@ async fn search_source(
         match batch {
             None => break Ok(()),
             Some(Err(error)) => break Err(error.into()),
-            Some(Ok(batch)) => {
-                sink.take(&batch)?;
+            Some(Ok(mut batch)) => {
+                sink.take(&mut batch)?;
                 outcome.add(&batch);
                 progress.set(batch.range.end());
             }
         }
     };
     drop((batches, progress));
+    let mut inside = None;
+    if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
+        match search_inside(streams, (args, search), &opened.decrypted(), (&mut sink, &mut outcome), stop).await {
+            Ok(counts) => inside = Some(counts),
+            Err(failure) => ended = Err(failure),
+        }
+    }
     let mut carved = None;
     if let (Ok(()), Some(headers), Some(folder)) = (&ended, &sink.headers, &sink.folder) {
         match headers.carve(&opened.decrypted(), folder, stop, ui).await {
@@ -148,15 +190,43 @@ async fn search_source(
         }
     }
     let at_nodes = near.map(|done| done.lock().clone());
-    let shown =
-        show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref(), at_nodes, carved };
+    let (source, out) = (args.source.as_str(), args.out.as_deref());
+    let known = sink.known.take().map(Known::finish);
+    let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
     let answer = shown.answer(ended.is_ok());
     if let Some(folder) = sink.folder {
-        folder.publish(&answer, outcome.coverage())?;
+        folder.publish(&answer, outcome.coverage(), known.as_ref())?;
     }
     ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Searches the compressed data that a search found, and returns what became of them.
+async fn search_inside(
+    streams: Streams,
+    (args, search): (&Args, &Arc<Search>),
+    device: &DynDevice,
+    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    stop: &mut Stop,
+) -> Result<Counts> {
+    let progress = sink.ui.progress("searching compressed data".to_owned(), streams.len() as u64);
+    let mut counts = Counts::default();
+    let mut found = pin!(streams.search(device, search, workers(args)).enumerate());
+    loop {
+        let next = tokio::select! {
+            next = found.next() => next,
+            signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        let Some((done, inside)) = next else { return Ok(counts) };
+        let inside = inside?;
+        counts.add(&inside.counts);
+        for hit in &inside.hits {
+            outcome.count(&hit.hit);
+            sink.take_inner(hit)?;
+        }
+        progress.set(done as u64 + 1);
+    }
 }
 
 /// Takes hits as they are found.
@@ -164,12 +234,16 @@ struct Sink<'a> {
     search: &'a Search,
     folder: Option<Folder>,
     headers: Option<Headers>,
+    streams: Option<Streams>,
+    known: Option<Known<'a>>,
     ui: Ui,
 }
 
 impl Sink<'_> {
-    /// Writes the hits to the folder, or prints them.
-    fn take(&mut self, batch: &Batch) -> Result<()> {
+    /// Writes the hits to the folder, or prints them. The beginnings of compressed data are none, and blocks of known files none alone.
+    fn take(&mut self, batch: &mut Batch) -> Result<()> {
+        self.streams.iter_mut().for_each(|streams| streams.take(batch));
+        self.known.iter_mut().for_each(|known| known.take(batch));
         for hit in &batch.hits {
             self.headers.iter_mut().for_each(|headers| headers.add(hit));
             match &mut self.folder {
@@ -178,6 +252,17 @@ impl Sink<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes a hit inside compressed data to the folder, or prints it.
+    fn take_inner(&mut self, hit: &InnerHit) -> Result<()> {
+        match &mut self.folder {
+            Some(folder) => folder.add_inner(hit, self.search),
+            None => {
+                show::inner_hit(hit, self.search, self.ui);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use cheetah_search::{
-    CONTEXT_BYTES_MAX, FileKind, Finder, Order, TextEncoding, UnknownFileKind, UnknownFinder, read_words,
+    CONTEXT_BYTES_MAX, Compressed, FileKind, Finder, Order, TextEncoding, UnknownCompressed, UnknownFileKind,
+    UnknownFinder, read_words,
 };
 
 use crate::failure::{Context as _, Failure, Result};
@@ -36,6 +37,10 @@ pub struct OrderArgs {
     /// evtx, registry, lnk, prefetch, pst, or all of them
     #[arg(long, value_name = "FORMAT,…", value_delimiter = ',')]
     headers: Vec<Headers>,
+
+    /// Also search what such data hold, compressed: gzip, zip, pdf, or all of them
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
+    inside: Vec<Insides>,
 
     /// An encoding of words and kinds of data: utf-8, utf-16le, utf-16be, or a code page such as cp1252, koi8-r or
     /// shift_jis
@@ -75,15 +80,32 @@ impl FromStr for Headers {
     }
 }
 
+/// One kind of compressed data, or all.
+#[derive(Debug, Clone)]
+struct Insides(Vec<Compressed>);
+
+impl FromStr for Insides {
+    type Err = UnknownCompressed;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCompressed> {
+        Ok(Self(if text == "all" { Compressed::ALL.to_vec() } else { vec![text.parse()?] }))
+    }
+}
+
 impl OrderArgs {
-    /// Reads the list of words, and returns the order.
-    pub fn read(&self) -> Result<Order> {
+    /// Whether compressed data are searched.
+    pub const fn is_inside(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
+    /// Reads the list of words, and returns the order. It may ask for nothing if something else is searched for.
+    pub fn read(&self, is_more: bool) -> Result<Order> {
         let listed = self.words.as_deref().map(list).transpose()?;
         let is_empty = self.word.is_empty() && self.regex.is_empty() && self.find.is_empty() && self.headers.is_empty();
         match &listed {
-            None if is_empty => {
+            None if is_empty && !is_more => {
                 return Err(Failure::misused(
-                    "say what to search for: a file of words, --word, --regex, --find or --headers",
+                    "say what to search for: a file of words, --word, --regex, --find, --headers or --known",
                 ));
             }
             Some(words) if is_empty && words.is_empty() => {
@@ -96,6 +118,7 @@ impl OrderArgs {
             words: listed.into_iter().flatten().chain(self.word.iter().cloned()).collect(),
             expressions: self.regex.clone(),
             finders: self.finders(),
+            blocks: Vec::new(),
             encodings: self.encoding.clone(),
             ignore_case: self.ignore_case,
             context_bytes: usize::from(self.context),
@@ -104,7 +127,8 @@ impl OrderArgs {
 
     fn finders(&self) -> Vec<Finder> {
         let headers = self.headers.iter().flat_map(|formats| formats.0.iter().copied().map(Finder::Header));
-        self.find.iter().flat_map(|kinds| kinds.0.iter().copied()).chain(headers).collect()
+        let inside = self.inside.iter().flat_map(|kinds| kinds.0.iter().copied().map(Finder::Compressed));
+        self.find.iter().flat_map(|kinds| kinds.0.iter().copied()).chain(headers).chain(inside).collect()
     }
 }
 

@@ -8,8 +8,9 @@ use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
-use cheetah_search::{Gap, Hit, Outcome, PatternKind, Search};
+use cheetah_search::{Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Search};
 
+use super::{inside, known};
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -43,11 +44,21 @@ pub fn unsearched_encodings(search: &Search, ui: Ui) {
 
 /// Prints a hit.
 pub fn hit(hit: &Hit, search: &Search, ui: Ui) {
+    print(hit.offset, None, hit, search, ui);
+}
+
+/// Prints a hit inside compressed data.
+pub fn inner_hit(inner: &InnerHit, search: &Search, ui: Ui) {
+    print(inner.offset, Some(inner.inside.clone()), &inner.hit, search, ui);
+}
+
+fn print(offset: u64, inside: Option<String>, hit: &Hit, search: &Search, ui: Ui) {
     let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
-    let (offset, len, encoding) = (hit.offset, hit.len(), hit.encoding.name());
+    let (len, encoding) = (hit.len(), hit.encoding.name());
     let (text, context) = (hit.text(), hit.context());
-    let line = format!("{offset}  {}  {encoding}  {context}", OneLine(&pattern));
-    ui.event(line, &answers::Found::Hit { context, encoding, len, offset, pattern, text });
+    let path = inside.iter().fold(offset.to_string(), |path, inside| format!("{path}-{inside}"));
+    let line = format!("{path}  {}  {encoding}  {context}", OneLine(&pattern));
+    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, text });
 }
 
 /// A search that has ended.
@@ -62,6 +73,10 @@ pub struct Shown<'a> {
     pub out: Option<&'a Path>,
     /// What was searched where, if nodes were asked to search what they hold.
     pub at_nodes: Option<WorkDone>,
+    /// What became of compressed data, if these were searched.
+    pub inside: Option<inside::Counts>,
+    /// What was found of known files, if their blocks were searched for.
+    pub known: Option<&'a known::Found<'a>>,
     /// What became of the headers, if files were carved.
     pub carved: Option<Counts>,
 }
@@ -74,22 +89,13 @@ impl Shown<'_> {
     /// The answer for programs.
     pub fn answer(&self, finished: bool) -> answers::Search<'_> {
         let patterns = self.search.patterns().iter().zip(self.outcome.hits_by_pattern());
-        let patterns = patterns.map(|(pattern, hits)| answers::Pattern {
-            encodings: pattern.encodings.iter().map(|encoding| encoding.name()).collect(),
-            hits: *hits,
-            kind: match pattern.kind {
-                PatternKind::Word => "word",
-                PatternKind::Expression => "regex",
-                PatternKind::Finder => "find",
-                PatternKind::Header => "header",
-            },
-            pattern: &pattern.name,
-        });
+        let patterns = patterns.filter_map(|(found, hits)| pattern(found, *hits));
         answers::Search {
             at_nodes: self.at_nodes.as_ref(),
             carved: self.carved.map(|counts| answers::Carved {
                 bytes: counts.bytes,
                 files: counts.files,
+                given_up: counts.given_up,
                 inside: counts.inside,
                 invalid: counts.invalid,
                 unreadable: counts.unreadable,
@@ -98,6 +104,22 @@ impl Shown<'_> {
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
             hits: self.outcome.hits(),
+            inside: self.inside.map(|counts| answers::Inside {
+                bytes: counts.bytes,
+                cut: counts.cut,
+                damaged: counts.damaged,
+                hits: counts.hits,
+                invalid: counts.invalid,
+                streams: counts.streams,
+                unreadable: counts.unreadable,
+            }),
+            known: self.known.map(|found| answers::Known {
+                bytes: found.bytes(),
+                files: found.files(),
+                found: found.shares().iter().map(|share| share_of(*share)).collect(),
+                runs: found.runs(),
+                singles: found.singles(),
+            }),
             out: self.out.map(path_to_text),
             patterns: patterns.collect(),
             searched_bytes: self.bytes(State::Read),
@@ -127,6 +149,8 @@ impl Shown<'_> {
             lines.extend(range_lines(what, gaps.map(|gap| (gap.range, &gap.why))));
         }
         lines.extend(self.at_nodes.iter().flat_map(|done| work_lines("searched", done)));
+        lines.extend(self.known.iter().flat_map(|found| known_lines(found)));
+        lines.extend(self.inside.map(inside_line));
         lines.extend(self.carved.map(carved_line));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
@@ -161,7 +185,13 @@ impl Shown<'_> {
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
         if coverage.is_whole() {
-            return Ok(());
+            return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
+                0 => Ok(()),
+                places => Err(Failure::evidence(format!(
+                    "{}: at {places} headers, files were not carved to the end; see above",
+                    self.source
+                ))),
+            };
         }
         let missing = Size(coverage.size() - self.bytes(State::Read));
         Err(Failure::evidence(format!(
@@ -181,11 +211,71 @@ fn gap(gap: &Gap) -> answers::Gap<'_> {
     }
 }
 
+/// A pattern as it is shown; `None` if it is none of the user's.
+fn pattern(pattern: &Pattern, hits: u64) -> Option<answers::Pattern<'_>> {
+    let kind = match pattern.kind {
+        PatternKind::Word => "word",
+        PatternKind::Expression => "regex",
+        PatternKind::Finder => "find",
+        PatternKind::Header => "header",
+        PatternKind::Compressed | PatternKind::Block => return None,
+    };
+    let encodings = pattern.encodings.iter().map(|encoding| encoding.name()).collect();
+    Some(answers::Pattern { encodings, hits, kind, pattern: &pattern.name })
+}
+
+const fn share_of(share: known::Share<'_>) -> answers::KnownFile<'_> {
+    answers::KnownFile { blocks: share.blocks, file: share.name, found: share.found }
+}
+
+/// The files with the largest shares.
+fn known_lines(found: &known::Found<'_>) -> Vec<String> {
+    let shares = found.shares();
+    let (files, runs) = (shares.len(), found.runs());
+    let mut lines = vec![match found.runs() {
+        0 => format!("  known files: nothing was found of {}", found.files()),
+        _ => format!(
+            "  known files: of {files} of {}, {runs} {} with {}",
+            found.files(),
+            if runs == 1 { "run" } else { "runs" },
+            Size(found.bytes())
+        ),
+    }];
+    let line = |share: &known::Share<'_>| {
+        format!("  {:>8} %  {}", 100 * share.found / share.blocks.max(1), OneLine(share.name))
+    };
+    lines.extend(shares.iter().take(PATTERNS_SHOWN_MAX).map(line));
+    if let rest @ 1.. = files.saturating_sub(PATTERNS_SHOWN_MAX) {
+        lines.push(format!("  and {rest} more; known-files.csv lists them all"));
+    }
+    lines
+}
+
+fn inside_line(counts: inside::Counts) -> String {
+    let inside::Counts { streams, bytes, hits, cut, damaged, invalid: _, unreadable } = counts;
+    let of_size = format!("{streams} {} with {}", if streams == 1 { "stream" } else { "streams" }, Size(bytes));
+    let mut line = format!("  inside compressed data: {hits} {} in {of_size}", if hits == 1 { "hit" } else { "hits" });
+    for (streams, what) in [
+        (cut, "searched up to a limit"),
+        (damaged, "up to where they are damaged, or with a wrong checksum"),
+        (unreadable, "up to where the source cannot be read"),
+    ] {
+        if streams > 0 {
+            line += &format!("; {streams} {what}");
+        }
+    }
+    line
+}
+
 fn carved_line(counts: Counts) -> String {
-    let Counts { files, bytes, inside, invalid, unreadable } = counts;
+    let Counts { files, bytes, inside, invalid, unreadable, given_up } = counts;
     let mut line = format!("  carved: {files} {} of {}", if files == 1 { "file" } else { "files" }, Size(bytes));
-    for (headers, what) in [(inside, "inside them"), (invalid, "of no valid file"), (unreadable, "of unreadable ones")]
-    {
+    for (headers, what) in [
+        (inside, "inside them"),
+        (invalid, "of no valid file"),
+        (unreadable, "of unreadable ones"),
+        (given_up, "given up: too much was read in vain"),
+    ] {
         if headers > 0 {
             line += &format!("; {headers} {} {what}", if headers == 1 { "header" } else { "headers" });
         }

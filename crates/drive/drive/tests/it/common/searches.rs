@@ -18,6 +18,7 @@ pub fn order(context_bytes: usize) -> Order {
         words: vec![WORD.into(), "heim".into()],
         expressions: vec![r"\bGe[a-z]{2,9}".into()],
         finders: vec!["email".parse().unwrap()],
+        blocks: Vec::new(),
         encodings: ["utf-8", "utf-16le"].map(|name| name.parse().unwrap()).to_vec(),
         ignore_case: false,
         context_bytes,

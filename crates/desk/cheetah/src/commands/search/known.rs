@@ -1,0 +1,144 @@
+//! Known files, whose blocks are searched for, and what was found of them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRuns, PatternKind, Search};
+
+use crate::failure::{Context as _, Failure, Result};
+
+/// The deepest folder within a folder of known files.
+const DEPTH_MAX: usize = 64;
+
+/// Reads known files: those named, and all in the folders named, but no links.
+pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
+    let mut known = KnownFiles::default();
+    for path in paths {
+        let mut next = vec![(path.clone(), 0)];
+        while let Some((path, depth)) = next.pop() {
+            // What the user names may be a link.
+            let metadata = if depth == 0 { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
+            let kind = metadata.context(format_args!("cannot read {}", path.display()))?.file_type();
+            if kind.is_dir() && depth < DEPTH_MAX {
+                next.extend(entries(&path)?.into_iter().rev().map(|entry| (entry, depth + 1)));
+            } else if kind.is_file() {
+                let file = File::open(&path).context(format_args!("cannot read {}", path.display()))?;
+                known.add(&path_to_text(&path), file)?;
+            }
+        }
+    }
+    let known = known.without_common_blocks();
+    if known.files().iter().all(|file| file.blocks == 0) {
+        return Err(Failure::misused(format!(
+            "the known files have no block of {BLOCK_BYTES} bytes that tells them from others: name larger files"
+        )));
+    }
+    Ok(known)
+}
+
+/// What is in a folder, in the order of the names.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let reading = format!("cannot read {}", folder.display());
+    let entries: std::io::Result<Vec<_>> =
+        fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
+    let mut entries = entries.context(reading)?;
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+/// The blocks of known files that a search has found.
+pub struct Known<'a> {
+    files: &'a KnownFiles,
+    runs: KnownRuns<'a>,
+    /// The pattern of blocks.
+    pattern: Option<usize>,
+}
+
+impl<'a> Known<'a> {
+    /// None yet.
+    pub fn new(files: &'a KnownFiles, search: &Search) -> Self {
+        let pattern = search.patterns().iter().position(|pattern| pattern.kind == PatternKind::Block);
+        Self { files, runs: KnownRuns::new(files), pattern }
+    }
+
+    /// Takes the blocks out of the hits of a batch.
+    pub fn take(&mut self, batch: &mut Batch) {
+        batch.hits.retain(|hit| {
+            let is_block = Some(hit.pattern) == self.pattern;
+            if is_block {
+                self.runs.add(hit);
+            }
+            !is_block
+        });
+    }
+
+    /// What was found.
+    pub fn finish(self) -> Found<'a> {
+        Found { files: self.files, found: self.runs.finish() }
+    }
+}
+
+/// What was found of known files.
+pub struct Found<'a> {
+    files: &'a KnownFiles,
+    found: KnownFound,
+}
+
+/// What was found of a known file.
+#[derive(Debug, Clone, Copy)]
+pub struct Share<'a> {
+    /// The file.
+    pub name: &'a str,
+    /// Its blocks in runs.
+    pub found: u64,
+    /// Its blocks that tell it.
+    pub blocks: u64,
+}
+
+impl<'a> Found<'a> {
+    /// The number of known files.
+    pub fn files(&self) -> usize {
+        self.files.files().len()
+    }
+
+    /// The number of runs.
+    pub fn runs(&self) -> usize {
+        self.found.runs.len()
+    }
+
+    /// The bytes of all runs. Those of runs of several files at the same place count for each.
+    pub fn bytes(&self) -> u64 {
+        self.found.runs.iter().map(|run| run.len).sum()
+    }
+
+    /// Blocks that were found alone.
+    pub const fn singles(&self) -> u64 {
+        self.found.singles
+    }
+
+    /// The files of which something was found, the largest share first.
+    pub fn shares(&self) -> Vec<Share<'a>> {
+        let share = |(file, blocks): (&usize, &std::collections::BTreeSet<u64>)| {
+            let known = self.files.files().get(*file)?;
+            Some(Share { name: &known.name, found: blocks.len() as u64, blocks: known.blocks })
+        };
+        let mut shares: Vec<_> = self.found.blocks.iter().filter_map(share).collect();
+        shares.sort_by(|one, other| {
+            let of = |share: &Share<'_>, whole: u64| u128::from(share.found) * u128::from(whole);
+            of(other, one.blocks).cmp(&of(one, other.blocks)).then_with(|| one.name.cmp(other.name))
+        });
+        shares
+    }
+
+    /// Writes the table of runs.
+    pub fn write_runs(&self, to: impl Write) -> std::io::Result<()> {
+        self.found.write_runs(self.files, to)
+    }
+
+    /// Writes the table of all known files.
+    pub fn write_files(&self, to: impl Write) -> std::io::Result<()> {
+        self.found.write_files(self.files, to)
+    }
+}
