@@ -172,7 +172,7 @@ pub(super) mod tests {
         assert!(!is_taken(words(&[])));
         assert!(!is_taken(SearchOrder { encodings: vec!["cp9999".into()], ..words(&["x"]) }));
         assert!(!is_taken(SearchOrder { finders: vec!["mail".into()], ..words(&["x"]) }));
-        let blocks = |count| SearchOrder { blocks: STANDARD.encode(vec![7; 24 * count]), ..words(&[]) };
+        let blocks = |count: usize| SearchOrder { blocks: STANDARD.encode(vec![7; 24 * count]), ..words(&[]) };
         assert_eq!([1, 40_000, 50_000].map(|count| is_taken(blocks(count))), [true, true, false]);
         assert!(!is_taken(SearchOrder { blocks: "QUJD".into(), ..words(&[]) }));
         assert!(is_taken(SearchOrder { context_bytes: usize::MAX, ..words(&["x"]) }));
