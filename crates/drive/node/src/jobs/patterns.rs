@@ -172,7 +172,8 @@ pub(super) mod tests {
         assert!(!is_taken(words(&[])));
         assert!(!is_taken(SearchOrder { encodings: vec!["cp9999".into()], ..words(&["x"]) }));
         assert!(!is_taken(SearchOrder { finders: vec!["mail".into()], ..words(&["x"]) }));
-        let blocks = |count: usize| SearchOrder { blocks: STANDARD.encode(vec![7; 24 * count]), ..words(&[]) };
+        let keys = |count: u64| (0..count).flat_map(|key| [key, !key, key].map(u64::to_le_bytes)).flatten().collect();
+        let blocks = |count| SearchOrder { blocks: STANDARD.encode::<Vec<u8>>(keys(count)), ..words(&[]) };
         assert_eq!([1, 40_000, 50_000].map(|count| is_taken(blocks(count))), [true, true, false]);
         assert!(!is_taken(SearchOrder { blocks: "QUJD".into(), ..words(&[]) }));
         assert!(is_taken(SearchOrder { context_bytes: usize::MAX, ..words(&["x"]) }));
