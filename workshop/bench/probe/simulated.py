@@ -28,7 +28,8 @@ FIRST_PORT, CROSS_PORT = 41_000, 40_500
 PACKETS, GAP_US, IP_BYTES = 30, 242, 1000
 P99_US_MAX, ALLOWED, OURS = {"idle": 5.0, "two busy loops": 50.0}, "allowed", "best of cheetah probe"
 PEER_SHARE = 0.5
-BOOT_LIMIT_S = 1800.0
+# A simulated second takes up to ten, or many more beside other work.
+BOOT_LIMIT_S = 4 * 3600.0
 # A pause between packets longer than this ends a train. The senders pause for 20 ms between trains, and a thread that waits for
 # two busy loops is kept from its processor for two ticks of 4 ms.
 TRAIN_ENDS_US = 15_000
