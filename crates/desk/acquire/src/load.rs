@@ -6,7 +6,7 @@ use cheetah_device::{ByteRange, Coverage, DynDevice};
 use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::digests::Digests;
 use cheetah_drive::load::{LoadOptions, Loader};
-use cheetah_drive::{CopyProgress, DriveFile, Image};
+use cheetah_drive::{CopyProgress, DriveFile, Image, Teller};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{Hashes, Hashing};
 use cheetah_image::{BadRange, Kind, Source};
@@ -67,7 +67,7 @@ pub async fn load(
     let loader = Loader::begin(file.clone(), size, &request.drive).await?;
     let watching = watch(source).await;
     let files = SourceFiles::start(source, request.drive.hashes);
-    let pass = Pass { source, request: &request, size };
+    let pass = Pass { source, request: &request, size, teller: loader.teller() };
     let copied = pass.run((loader.device(), &file.name), progress).await;
     // All of it was read: a change since the last read is found now, or never.
     let copied = match copied.and_then(|copied| watching.check().map(|()| copied)) {
@@ -93,6 +93,7 @@ struct Pass<'a> {
     source: &'a Source,
     request: &'a LoadRequest,
     size: u64,
+    teller: Teller,
 }
 
 struct Copied {
@@ -123,13 +124,16 @@ impl Pass<'_> {
                     return Err(too_many(&drive.source_name, &found, *errors_max));
                 }
                 found.push(&mut bad);
+                self.teller.unreadable(damage.bytes, bad.len());
             }
             digests.set(chunk.range.offset, chunk.digest);
             hashing.push(&chunk.data).await?;
             writer.write(chunk.range, chunk.data).await?;
+            self.teller.done(writer.written());
             progress(CopyProgress { done: writer.written(), total: self.size });
         }
         writer.wait().await?;
+        self.teller.done(writer.written());
         progress(CopyProgress { done: writer.written(), total: self.size });
         to.flush().await.map_err(Error::device(format!("flushing {name}")))?;
         let (hashes, parts) = hashing.finish_with_parts().await?;

@@ -82,7 +82,7 @@ pub use care::{check, drain, rebalance, refetch, repair};
 pub use cheetah_image::{HashChoice, HashKind, Hashes};
 pub use copy::{CopyProgress, sparse_file};
 pub use file::{DriveFile, Image, ImageState, digests};
-pub use image::{load, partial, save, verify};
+pub use image::{LoadProgress, Teller, load, partial, save, verify};
 pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;

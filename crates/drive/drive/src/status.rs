@@ -2,6 +2,8 @@
 
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
+use cheetah_redundancy::Regions;
+use cheetah_redundancy::map::Member;
 use cheetah_tls::Credential;
 use futures::future::{join_all, try_join_all};
 use serde::Serialize;
@@ -12,7 +14,8 @@ use crate::chart::{ChartRow, Known, chart};
 use crate::file::coverage;
 use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
-pub use crate::node::health::{NodeState, NodeStatus};
+use crate::image::LoadProgress;
+pub use crate::node::health::{Moving, NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
 use crate::session::Session;
 use crate::set::newest::newest_of_any;
@@ -38,6 +41,9 @@ pub struct DriveStatus {
     /// How much of the image the drive has, if it is being filled or could not be read in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<CoveredStatus>,
+    /// How far the load of the image is, if it has not finished, as its process said last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadProgress>,
     /// Whether the content is there, as far as the nodes tell this member.
     pub content: Content,
     /// Whether every node answers and holds its part of the drive.
@@ -186,6 +192,7 @@ pub async fn status_and_chart(
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status, session))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
     let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
+    let load = loading(file, &nodes, &answering, session).await;
     let status = DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
@@ -195,6 +202,7 @@ pub async fn status_and_chart(
         image: file.image.as_ref().map(|image| ImageStatus::new(image, content == Content::Lost)),
         content: if bad.is_empty() { content } else { Content::Lost },
         covered,
+        load,
         healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty() && divergence.is_none(),
         diverged: divergence.as_ref().map(ToString::to_string),
         divergence,
@@ -245,9 +253,38 @@ async fn newest_nodes(file: &DriveFile, session: &Session) -> Result<NewestNodes
         true => nodes.iter_mut().zip(now.nodes()).for_each(|(status, node)| status.sync = node.state),
         false => nodes = node_statuses(&now, session).await,
     }
+    let members = found.iter().flat_map(|found| found.map.map.members.iter().zip(&found.map.incoming));
+    for (status, (member, incoming)) in nodes.iter_mut().zip(members) {
+        status.behind_bytes = status.sync.map(|_| part_of(status, &member.missed));
+        status.moving = moving(status, member, incoming.as_ref());
+    }
     let refetching = found.iter().any(|found| found.map.refetching);
     let divergence = sets.iter().zip(&found).find_map(|(set, found)| Some(found.diverged.as_ref()?.refusal(set)));
     Ok(NewestNodes { file: now, refetching, divergence, nodes })
+}
+
+/// The bytes that a node's part has of these regions of its set.
+fn part_of(node: &NodeStatus, regions: &Regions) -> u64 {
+    let all = regions.whole().len().max(1);
+    let bytes = u128::from(node.size_bytes) * u128::from(regions.len()) / u128::from(all);
+    u64::try_from(bytes).unwrap_or(node.size_bytes)
+}
+
+/// The move of a node's part, if it moves.
+fn moving(node: &NodeStatus, member: &Member, to: Option<&SetNode>) -> Option<Moving> {
+    Some(Moving { left_bytes: part_of(node, member.incoming.as_ref()?), to: to?.name.clone() })
+}
+
+/// How far the load of a drive's image is, if it has not finished.
+async fn loading(
+    file: &DriveFile,
+    statuses: &[NodeStatus],
+    nodes: &[SetNode],
+    session: &Session,
+) -> Option<LoadProgress> {
+    let image = file.image.as_ref().filter(|image| image.state == ImageState::Loading)?;
+    let writer = statuses.iter().find_map(|node| node.writer.as_deref());
+    LoadProgress::latest(nodes, (image.size, writer), session).await
 }
 
 /// Says what becomes of the part of a node whose machine needs the memory.
@@ -315,6 +352,8 @@ fn survives(file: &DriveFile, nodes: &[NodeStatus], is_bad: impl Fn(&NodeStatus)
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use cheetah_redundancy::MemberState;
+
     use super::*;
     use crate::file::NodeSync;
     use crate::file::tests::{example, redundant};
@@ -328,6 +367,8 @@ pub(crate) mod tests {
             size_bytes: node.size,
             state: if unreachable.contains(&index) { NodeState::Unreachable } else { NodeState::Ok },
             sync: node.state,
+            behind_bytes: None,
+            moving: None,
             problem: None,
             next: Vec::new(),
             used_bytes: None,
@@ -358,6 +399,25 @@ pub(crate) mod tests {
             assert_eq!(survives_without(&file, &[1]), Some(0), "lost once");
             assert_eq!(survives_without(&file, &[0]), None);
         }
+    }
+
+    #[test]
+    fn a_node_has_its_share_of_regions_that_it_lacks_or_that_move() {
+        let file = redundant();
+        let mut node = statuses(&file, &[]).remove(0);
+        node.size_bytes = 64 << 20;
+        // 32 regions of 4 MiB, of each of which the node has a half.
+        let mut regions = Regions::new(128 << 20);
+        assert_eq!(part_of(&node, &regions), 0);
+        regions.insert(0);
+        regions.insert(7);
+        assert_eq!(part_of(&node, &regions), 4 << 20);
+        let mut member = Member::new(MemberState::InSync, Regions::new(128 << 20));
+        let to = file.nodes().next();
+        assert_eq!(moving(&node, &member, to), None);
+        member.incoming = Some(regions);
+        let found = moving(&node, &member, to).unwrap();
+        assert_eq!((found.left_bytes, &found.to), (4 << 20, &to.unwrap().name));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub const MAP_BODY_BYTES_MAX: usize = 2 * MAP_BYTES_MAX + (4 << 10);
 pub const NOTE_BYTES_MAX: usize = 16 << 10;
 
 /// The most notes of an export.
-pub const NOTES_MAX: usize = 4;
+pub const NOTES_MAX: usize = 8;
 
 /// The most nodes that a draining node's parts may go to.
 pub const DRAINING_TO_MAX: usize = 64;

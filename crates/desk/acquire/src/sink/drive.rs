@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::load::{LoadOptions, Loader};
-use cheetah_drive::{DriveFile, HashChoice, ImageState};
+use cheetah_drive::{DriveFile, HashChoice, ImageState, Teller};
 use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
+use cheetah_image::BadRange;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
@@ -20,6 +21,11 @@ struct Drive {
     loader: Loader,
     device: DynDevice,
     writer: ChunkWriter,
+    teller: Teller,
+    /// Bytes before this offset were taken.
+    taken: u64,
+    /// What of it could not be read.
+    bad: Vec<BadRange>,
 }
 
 pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
@@ -63,9 +69,9 @@ pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn 
     Ok(sink(destination, loader))
 }
 
-pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed> {
+pub async fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resumed> {
     let file = DriveFile::load(&destination.path)?;
-    let Some(loader) = Loader::resume(file, setup.size, &options(setup)).await? else {
+    let Some(loader) = Loader::resume(file, (setup.size, at), &options(setup)).await? else {
         return Err(gone(destination, "the drive does not hold part of this image"));
     };
     let held = loader.device();
@@ -74,12 +80,29 @@ pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed>
 
 fn sink(destination: &Destination, loader: Loader) -> Box<dyn Sink> {
     let device = loader.device();
-    let writer = ChunkWriter::new(device.clone(), destination.to_string());
-    Box::new(Drive { path: destination.path.clone(), loader, device, writer })
+    let (writer, teller) = (ChunkWriter::new(device.clone(), destination.to_string()), loader.teller());
+    Box::new(Drive { path: destination.path.clone(), loader, device, writer, teller, taken: 0, bad: Vec::new() })
+}
+
+impl Drive {
+    fn tell(&mut self, chunk: &Chunk) {
+        let end = chunk.range.end();
+        // A chunk that was read back may be pushed once more.
+        if end <= self.taken {
+            return;
+        }
+        self.taken = end;
+        self.teller.done(end);
+        if !chunk.bad.is_empty() {
+            chunk.bad.iter().cloned().for_each(|bad| bad.push(&mut self.bad));
+            self.teller.unreadable(BadRange::missing_bytes(&self.bad).0, self.bad.len());
+        }
+    }
 }
 
 impl Sink for Drive {
     fn push<'a>(&'a mut self, chunk: &'a Chunk) -> BoxFuture<'a, Result<()>> {
+        self.tell(chunk);
         self.writer.write(chunk.range, chunk.data.clone()).boxed()
     }
 
@@ -97,7 +120,7 @@ impl Sink for Drive {
     }
 
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
-        let Self { path, loader, device, writer } = *self;
+        let Self { path, loader, device, writer, .. } = *self;
         // They would write under a lease that has been released.
         drop((device, writer));
         async move {

@@ -135,7 +135,7 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
     match destination.form {
         Form::Raw => raw::resume(destination, setup, at, mark),
         Form::E01 => e01::resume(destination, setup, at, mark),
-        Form::Drive => drive::resume(destination, setup).await,
+        Form::Drive => drive::resume(destination, setup, at).await,
     }
 }
 

@@ -205,7 +205,7 @@ pub struct Carried {
 pub struct Job {
     /// The rate of the last half minute; `None` until it is known.
     pub bytes_per_s: Option<u64>,
-    /// Bytes that are done; `None` if the nodes do not tell.
+    /// Bytes that are done; `None` if that is not known.
     pub done_bytes: Option<u64>,
     /// The drive.
     pub drive: String,
@@ -213,18 +213,22 @@ pub struct Job {
     pub kind: JobKind,
     /// Seconds that it takes at this rate; `None` if that is not known.
     pub left_s: Option<u64>,
-    /// Bytes of all of it.
+    /// The node, of work on one of the drive's nodes.
+    pub node: Option<String>,
+    /// The node that its part moves to.
+    pub to: Option<String>,
+    /// Bytes of all of it. What a node that is resynchronized had already counts as done.
     pub total_bytes: u64,
-    /// Bytes that the source could not read.
-    pub unreadable_bytes: u64,
+    /// Bytes that the source could not read; `None` if that is not known, or if there is no source.
+    pub unreadable_bytes: Option<u64>,
     /// The ranges that they are in.
-    pub unreadable_ranges: usize,
+    pub unreadable_ranges: Option<usize>,
     /// The process that does it; `None` if none does, so that it stands still.
     pub writer: Option<String>,
 }
 
 /// A kind of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
@@ -232,6 +236,8 @@ pub enum JobKind {
     Fill,
     /// An image is loaded into a drive.
     Load,
+    /// A node's part moves to another node.
+    Move,
     /// A node gets the writes that it missed.
     Resynchronize,
 }

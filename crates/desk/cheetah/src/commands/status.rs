@@ -7,7 +7,7 @@ use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{
     Condition, Content, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, Recovery, status,
 };
-use cheetah_drive::{DriveFile, ImageState};
+use cheetah_drive::{DriveFile, ImageState, LoadProgress};
 use cheetah_error::Fact;
 use cheetah_tls::CredentialSet;
 use cheetah_tls::Transport;
@@ -93,7 +93,8 @@ fn describe(found: &DriveStatus, drive: &Path, credentials: &CredentialSet) -> S
         wrapped(&described, 0)
     }));
     if let Some(image) = &found.image {
-        let state = image_state(image.state, found.covered.as_ref());
+        let is_written = found.nodes.iter().any(|node| node.writer.is_some());
+        let state = image_state(image.state, found.covered.as_ref(), is_written);
         let state = match found.content {
             Content::Unknown => format!("recorded as: {state}"),
             _ => state.to_owned(),
@@ -103,6 +104,7 @@ fn describe(found: &DriveStatus, drive: &Path, credentials: &CredentialSet) -> S
         if let Some(covered) = &found.covered {
             lines.extend(describe_covered(covered, image, drive));
         }
+        lines.extend(found.load.as_ref().map(|load| wrapped(&describe_load(load), 2)));
     }
     lines.push(wrapped(&describe_survival(found), 0));
     if !found.bad.is_empty() {
@@ -167,11 +169,12 @@ fn count_losses(losses: usize) -> String {
     format!("{losses} loss{}", if losses == 1 { "" } else { "es" })
 }
 
-fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'static str {
+fn image_state(condition: Condition, covered: Option<&CoveredStatus>, is_written: bool) -> &'static str {
     match condition {
         Condition::Lost => "PARTS LOST with their nodes",
         Condition::Recorded(state) => match state {
             ImageState::Intact => "intact",
+            ImageState::Loading if is_written => "being loaded: PARTIAL",
             ImageState::Loading => "load never finished: PARTIAL",
             ImageState::Modified => "opened for writing since it was loaded",
             ImageState::Filling if covered.is_some_and(|covered| covered.unread_bytes == 0) => {
@@ -181,6 +184,12 @@ fn image_state(condition: Condition, covered: Option<&CoveredStatus>) -> &'stati
             ImageState::Incomplete => "parts could not be read: PARTIAL",
         },
     }
+}
+
+/// How far a load is.
+fn describe_load(load: &LoadProgress) -> String {
+    let unreadable = load.unreadable_bytes.map(|bytes| format!(", unreadable {}", Size(bytes))).unwrap_or_default();
+    format!("loaded {} of {}{unreadable}", Size(load.done_bytes), Size(load.total_bytes))
 }
 
 fn describe_nodes(nodes: &[NodeStatus]) -> Table {
@@ -272,6 +281,8 @@ mod tests {
             nbd: format!("nbd://{node}/case42-01234567-0"),
             size_bytes: 1 << 30,
             sync: None,
+            behind_bytes: None,
+            moving: None,
             state: if problem.is_some() { NodeState::Lost } else { NodeState::Ok },
             problem: problem.map(str::to_owned),
             next: Vec::new(),
@@ -297,6 +308,7 @@ mod tests {
                 note: None,
             }),
             covered: None,
+            load: None,
             refetching: false,
             diverged: None,
             divergence: None,

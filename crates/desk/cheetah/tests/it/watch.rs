@@ -2,12 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
 use crate::support::lab::Lab;
 use crate::support::run::cheetah_plain;
-use crate::support::{Desk, MIB, Node, Service, cheetah, need, node, noise, number, text, three, tool, until};
+use crate::support::{Desk, MIB, Node, Peer, Service, cheetah, need, node, noise, number, text, three, tool, until};
 
 /// The rows of the only drive's chart.
 fn chart(picture: &Value) -> Vec<&str> {
@@ -87,6 +88,118 @@ fn a_drive_that_fills_shows_what_is_not_read_yet_as_a_job() {
     let job = &picture["jobs"][0];
     assert_eq!((text(job, "kind"), number(job, "total_bytes"), number(job, "done_bytes")), ("fill", 8 * MIB, 0));
     assert_eq!((&job["writer"], &job["left_s"]), (&Value::Null, &Value::Null));
+}
+
+/// Serves a file. Each read runs a line of shell before: it begins at $4 and has $3 bytes.
+fn serving(desk: &Desk, file: &str, before: &str) -> Peer {
+    let size = format!("get_size=echo {}", std::fs::metadata(file).unwrap().len());
+    let read = format!("pread={before}; dd if={file} iflag=skip_bytes,count_bytes skip=$4 count=$3 bs=1M status=none");
+    Peer::nbdkit_unix(desk, &["eval", &size, &read])
+}
+
+/// A text whose lines were wrapped.
+fn in_a_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_load_shows_how_far_it_is_with_its_rate_and_its_process_until_it_is_done() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let (desk, node) = (Desk::new(), Node::start("80MiB"));
+    let (image, _) = desk.image("disk.raw", 64 * MIB);
+    let (drive, go) = (desk.arg("case.drive"), desk.arg("go"));
+    // The second half is read once a file is there.
+    let wait = format!("if [ $(($4 + $3)) -gt {} ]; then until [ -e {go} ]; do sleep 0.05; done; fi", 32 * MIB);
+    let source = serving(&desk, &image, &wait);
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "64MiB"]).ok();
+    let mut command = crate::support::run::program();
+    command.args(["--json", "load", &drive, &source.uri, "--timeout", "600"]);
+    let mut load = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let page = Page::open(&[&drive, "--timeout", "60"]);
+    let known = page.known();
+    let job = || -> Value {
+        let answer = page.get("/picture", &known);
+        let picture: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or_default();
+        picture["jobs"][0].clone()
+    };
+    until("the load says how far it is", || job()["done_bytes"].as_u64().is_some_and(|done| done > 0));
+    until("it has a rate", || job()["bytes_per_s"].is_u64());
+    let now = job();
+    assert_eq!((text(&now, "kind"), number(&now, "total_bytes")), ("load", 64 * MIB));
+    assert!(number(&now, "done_bytes") <= 32 * MIB && text(&now, "writer").contains("process"), "{now}");
+    assert_eq!((number(&now, "unreadable_bytes"), number(&now, "unreadable_ranges")), (0, 0));
+    let shown = in_a_line(&cheetah_plain(&["status", &drive]).out());
+    assert!(shown.contains("being loaded: PARTIAL") && shown.contains("of 64MiB, unreadable 0B"), "{shown}");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(load.0.wait().unwrap().code(), Some(0));
+    until("there is no job", || job().is_null());
+}
+
+#[test]
+fn a_load_that_failed_stands_still_and_shows_how_far_it_came() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let (desk, node) = (Desk::new(), Node::start("24MiB"));
+    let (image, _) = desk.image("disk.raw", 16 * MIB);
+    let drive = desk.arg("case.drive");
+    let bad = 12 * MIB;
+    let fail = format!("if [ $4 -le {bad} ] && [ $(($4 + $3)) -gt {bad} ]; then echo 'EIO scratched' >&2; exit 1; fi");
+    let source = serving(&desk, &image, &fail);
+    cheetah(&["create", &drive, "--nodes", node.address(), "--size", "16MiB"]).ok();
+    cheetah(&["load", &drive, &source.uri]).says(3, &["unreadable"]);
+    let picture = cheetah(&["watch", "--once", &drive]).ok().json();
+    let job = &picture["jobs"][0];
+    assert!(number(job, "done_bytes") <= bad && job["writer"].is_null() && job["left_s"].is_null(), "{job}");
+    let shown = in_a_line(&cheetah_plain(&["watch", "--once", &drive]).out());
+    assert!(shown.contains("NO PROCESS does it") && shown.contains(" of 16MiB"), "{shown}");
+    let shown = in_a_line(&cheetah_plain(&["status", &drive]).out());
+    assert!(shown.contains("load never finished: PARTIAL"), "{shown}");
+}
+
+#[test]
+fn a_node_that_missed_writes_says_how_much_of_its_part_may_lack_them() {
+    let (desk, [first, second, third]) = (Desk::new(), three("32MiB"));
+    let (image, _) = desk.image("disk.raw", 12 * MIB);
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &["--layout", "parity"]);
+    let node = || -> Value {
+        let out = cheetah(&["status", &drive]).out();
+        let status: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        status["nodes"][1].clone()
+    };
+    assert_eq!(node()["behind_bytes"], Value::Null);
+    second.kill();
+    cheetah(&["load", &drive, &image, "--force"]).ok();
+    let node = node();
+    assert_eq!(node["sync"], "stale", "{node}");
+    assert!((1..=number(&node, "size_bytes")).contains(&number(&node, "behind_bytes")), "{node}");
+    drop((first, third));
+}
+
+#[test]
+fn of_each_machine_the_text_says_what_was_wiped_and_which_disks_it_sees() {
+    let node = Node::start("16MiB");
+    let args = ["watch", "--once", "--nodes", node.address()];
+    let disks = cheetah(&args).ok().json()["machines"][0]["lends"]["disks_visible"].as_u64();
+    let shown = cheetah_plain(&args).ok().out();
+    let row = shown.lines().find(|line| line.contains(" own system ")).unwrap_or_else(|| panic!("{shown}"));
+    let figures: Vec<_> = row.split_whitespace().rev().take(2).collect();
+    let disks = disks.map_or_else(|| "-".to_owned(), |disks| disks.to_string());
+    assert_eq!(figures, ["0B", &disks], "{shown}");
+    assert!(["started from", "disks visible", "wiped"].iter().all(|word| shown.contains(word)), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
 #[test]

@@ -5,22 +5,17 @@
 //! request at every node that it reaches, and the holder looks for requests while a node is lost. Notes need no lease,
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
-use cheetah_control::api::NewNote;
-use cheetah_error::{Error, Next, Result};
+use cheetah_error::{Next, Result};
 use cheetah_kit::clock::now_ms;
 use cheetah_kit::random;
 use cheetah_redundancy::RecoveryStats;
-use futures::future::join_all;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::file::SetNode;
 use crate::file::check::SPARES_MAX;
 use crate::lease::holder;
-use crate::node::export::NodeExport;
-use crate::node::trouble;
+use crate::node::note::{read, store};
 use crate::session::Session;
-use crate::timing::NOTE_TIMEOUT;
 
 /// A request of `repair`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,39 +197,6 @@ impl Leaving {
     pub async fn leave(&self, node: &SetNode, session: &Session) {
         store(std::slice::from_ref(node), (Self::NOTE, self), session).await.ok();
     }
-}
-
-/// Stores a note at every node that takes it. Fails if none does.
-async fn store(nodes: &[SetNode], (name, content): (&str, &impl Serialize), session: &Session) -> Result<()> {
-    let session = session.within(NOTE_TIMEOUT);
-    // Only strings, numbers and lists: serialization cannot fail.
-    let note = NewNote { name: name.to_owned(), text: serde_json::to_string(content).unwrap_or_default() };
-    let stores = nodes.iter().filter_map(|node| NodeExport::of(node, &session)).map(|export| {
-        let note = &note;
-        async move {
-            let stored = export.control.store_note(&export.name, note).await;
-            stored.map_err(|error| {
-                tracing::debug!("a note is not stored: {error}");
-                trouble::of_call(trouble::sentence(&export.node, &error), &error)
-            })
-        }
-    });
-    let (stored, failed): (Vec<_>, Vec<_>) = join_all(stores).await.into_iter().partition(Result::is_ok);
-    if !stored.is_empty() {
-        return Ok(());
-    }
-    let failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
-    let why: Vec<_> = failed.iter().map(ToString::to_string).collect();
-    Err(trouble::together(format!("no node takes a message: {}", why.join("; ")), &failed))
-}
-
-async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str, session: &Session) -> Vec<T> {
-    let session = session.within(NOTE_TIMEOUT);
-    let reads = nodes.iter().filter_map(|node| NodeExport::of(node, &session)).map(|export| async move {
-        let notes = export.control.notes(&export.name).await.ok()?;
-        serde_json::from_str(notes.notes.get(name)?).ok()
-    });
-    join_all(reads).await.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size, Zeroing};
 
+use super::progress::{LoadProgress, Teller, Telling};
 use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::coverage;
 use crate::file::digests::Digests;
@@ -38,11 +39,16 @@ pub async fn load(
     file: &mut DriveFile,
     source: DynDevice,
     options: LoadOptions,
-    progress: impl FnMut(CopyProgress) + Send,
+    mut progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Image> {
     let size = source.geometry().size;
     let mut digests = Digests::new(size)?;
     let loader = Loader::begin(file.clone(), size, &options).await?;
+    let teller = loader.teller();
+    let progress = |so_far: CopyProgress| {
+        teller.done(so_far.done);
+        progress(so_far);
+    };
     let copy = DeviceCopy {
         from: source,
         from_name: options.source_name.as_str().into(),
@@ -67,6 +73,7 @@ pub struct Loader {
     file: DriveFile,
     drive: Drive,
     image: Image,
+    telling: Telling,
 }
 
 impl Loader {
@@ -93,7 +100,8 @@ impl Loader {
         };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
-        let mut loader = Self { file, drive, image };
+        let telling = telling(&file, LoadProgress::begun(size), options);
+        let mut loader = Self { file, drive, image, telling };
         match loader.prepare().await {
             Ok(()) => Ok(loader),
             Err(error) => {
@@ -103,8 +111,9 @@ impl Loader {
         }
     }
 
-    /// Resumes an interrupted load; `None` if the drive was not loading an image of this size from this source.
-    pub async fn resume(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Option<Self>> {
+    /// Resumes an interrupted load, of which the drive has the bytes up to `at`; `None` if the drive was not loading an image of this
+    /// size from this source.
+    pub async fn resume(mut file: DriveFile, (size, at): (u64, u64), options: &LoadOptions) -> Result<Option<Self>> {
         let Some(mut image) = file.image.clone() else { return Ok(None) };
         if (image.size, image.source.as_str()) != (size, options.source_name.as_str())
             || matches!(image.state, ImageState::Modified | ImageState::Filling)
@@ -124,7 +133,8 @@ impl Loader {
         forget_fill(&mut file)?;
         let loading = image.clone();
         file.update(|file| (file.image, file.fill, file.map) = (Some(loading), None, None))?;
-        Ok(Some(Self { file, drive, image }))
+        let telling = telling(&file, LoadProgress::resumed(size, at), options);
+        Ok(Some(Self { file, drive, image, telling }))
     }
 
     async fn prepare(&mut self) -> Result<()> {
@@ -149,6 +159,11 @@ impl Loader {
         self.drive.device()
     }
 
+    /// What the load tells its progress to, so that other machines see it.
+    pub fn teller(&self) -> Teller {
+        self.telling.teller()
+    }
+
     /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not
     /// whole; and the most bytes that may differ from the source ([`Image::differ_bytes_max`]). Returns the drive file
     /// as it was written.
@@ -162,7 +177,7 @@ impl Loader {
         (coverage, differ_bytes_max): (Option<&Coverage>, u64),
         log: impl FnOnce(&Image) -> Result<()>,
     ) -> Result<DriveFile> {
-        let Self { mut file, drive, image } = self;
+        let Self { mut file, drive, image, .. } = self;
         let gaps = coverage.filter(|coverage| !coverage.is_whole());
         if let Some(gaps) = gaps {
             file.map = Some(coverage::save(&coverage::path(&file), &file.id, gaps)?);
@@ -185,8 +200,14 @@ impl Loader {
 
     /// Closes the drive, which stays `loading`.
     pub async fn close(self) -> Result<()> {
+        self.telling.end().await;
         self.drive.close().await
     }
+}
+
+/// Begins to tell the drive's nodes of the load, from here on.
+fn telling(file: &DriveFile, from: LoadProgress, options: &LoadOptions) -> Telling {
+    Telling::start(file.nodes().cloned().collect(), from, options.session.clone())
 }
 
 /// Removes the record of an earlier fill.

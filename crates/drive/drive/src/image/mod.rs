@@ -2,5 +2,8 @@
 
 pub mod load;
 pub mod partial;
+mod progress;
 pub mod save;
 pub mod verify;
+
+pub use self::progress::{LoadProgress, Teller};

@@ -34,6 +34,12 @@ pub struct NodeStatus {
     /// Its state if it missed writes to a drive with redundancy; absent if not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<NodeSync>,
+    /// Bytes of its part that may lack writes, if it missed some, as the map records it every few seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_bytes: Option<u64>,
+    /// Where its part is moving to, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
     /// The problem, in a sentence, if there is one.
     pub problem: Option<String>,
     /// The next steps for the problem. In the answer, the problem names them.
@@ -54,6 +60,16 @@ pub struct NodeStatus {
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(serialize_with = "as_text")]
     pub transport: Option<Transport>,
+}
+
+/// The move of a node's part to another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Moving {
+    /// Bytes that the other node may still lack, as the map records it every few seconds.
+    pub left_bytes: u64,
+    /// The name of the other node.
+    pub to: String,
 }
 
 fn as_text<S: Serializer>(transport: &Option<Transport>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -162,6 +178,8 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, session: &Session) -
         size_bytes: node.size,
         state,
         sync: node.state,
+        behind_bytes: None,
+        moving: None,
         next: problem.as_ref().map(|problem| problem.steps().to_vec()).unwrap_or_default(),
         problem: problem.map(|problem| problem.to_string()),
         used_bytes: export.as_ref().map(|export| export.used_bytes),

@@ -9,6 +9,7 @@ pub mod find;
 pub mod gather;
 pub(crate) mod health;
 pub mod here;
+pub(crate) mod note;
 pub(crate) mod open;
 pub(crate) mod spec;
 pub(crate) mod trouble;

@@ -7,15 +7,14 @@ use std::time::Instant;
 use cheetah_custody::Custodian;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::chart::ChartRow;
-use cheetah_drive::file::NodeSync;
-use cheetah_drive::status::{Condition, DriveStatus, NodeState, status_and_chart};
-use cheetah_drive::{DriveFile, ImageState, Session};
+use cheetah_drive::status::{DriveStatus, NodeState, status_and_chart};
+use cheetah_drive::{DriveFile, Session};
 use cheetah_words::sentence;
 use tokio::task::spawn_blocking;
 
-use super::rate::Rate;
+use super::jobs::Jobs;
 use super::records::Records;
-use crate::answers::watch::{Job, JobKind, WatchedDrive};
+use crate::answers::watch::{Job, WatchedDrive};
 
 /// Slices of a drive in its picture.
 pub const SLICES: usize = 64;
@@ -64,15 +63,14 @@ pub struct DriveSeen {
     /// The drive file.
     pub path: PathBuf,
     shown: Option<WatchedDrive>,
-    jobs: Vec<Job>,
+    jobs: Jobs,
     records: Arc<Records>,
-    done: Rate,
 }
 
 impl DriveSeen {
     /// A drive that was not asked for yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, shown: None, jobs: Vec::new(), records: Arc::default(), done: Rate::default() }
+        Self { path, shown: None, jobs: Jobs::default(), records: Arc::default() }
     }
 
     /// What is known of it; `None` until it was asked for.
@@ -87,7 +85,7 @@ impl DriveSeen {
 
     /// The work on it.
     pub fn jobs(&self) -> Vec<Job> {
-        self.jobs.clone()
+        self.jobs.shown().to_vec()
     }
 
     /// Notes an answer. Returns whether the states of its nodes are others than before.
@@ -96,13 +94,13 @@ impl DriveSeen {
         let file = path_to_text(&self.path).into_owned();
         self.shown = Some(match answer {
             Ok(Found { status, chart, records, wiped }) => {
-                self.jobs = self.jobs_of(&status);
+                self.jobs.note(&status, Instant::now());
                 let verification = records.verification.clone();
                 self.records = records;
                 WatchedDrive { chart, file, problem: None, status: Some(status), verification, wiped }
             }
             Err(error) => {
-                self.jobs.clear();
+                self.jobs = Jobs::default();
                 let problem = Some(sentence(&error));
                 WatchedDrive { chart: Vec::new(), file, problem, status: None, verification: None, wiped: Vec::new() }
             }
@@ -114,44 +112,5 @@ impl DriveSeen {
     fn states(&self) -> Option<Vec<NodeState>> {
         let status = self.shown.as_ref()?.status.as_ref();
         Some(status.map_or_else(Vec::new, |status| status.nodes.iter().map(|node| node.state).collect()))
-    }
-
-    fn jobs_of(&mut self, status: &DriveStatus) -> Vec<Job> {
-        let writer = status.nodes.iter().find_map(|node| node.writer.clone());
-        let job = |kind, total_bytes, writer| Job {
-            bytes_per_s: None,
-            done_bytes: None,
-            drive: status.name.clone(),
-            kind,
-            left_s: None,
-            total_bytes,
-            unreadable_bytes: 0,
-            unreadable_ranges: 0,
-            writer,
-        };
-        let mut jobs = Vec::new();
-        if let Some(image) = &status.image {
-            match (image.state, &status.covered) {
-                (Condition::Recorded(ImageState::Filling), Some(covered)) => {
-                    let done_bytes = covered.read_bytes.saturating_add(covered.unreadable_bytes);
-                    let bytes_per_s = self.done.note(Instant::now(), done_bytes);
-                    jobs.push(Job {
-                        bytes_per_s,
-                        done_bytes: Some(done_bytes),
-                        left_s: bytes_per_s.and_then(|rate| covered.unread_bytes.checked_div(rate)),
-                        unreadable_bytes: covered.unreadable_bytes,
-                        unreadable_ranges: covered.unreadable_ranges,
-                        ..job(JobKind::Fill, image.size, covered.filler.clone())
-                    });
-                }
-                (Condition::Recorded(ImageState::Loading), _) => {
-                    jobs.push(job(JobKind::Load, image.size, writer.clone()));
-                }
-                _ => {}
-            }
-        }
-        let behind = status.nodes.iter().filter(|node| node.sync == Some(NodeSync::Syncing));
-        jobs.extend(behind.map(|node| job(JobKind::Resynchronize, node.size_bytes, writer.clone())));
-        jobs
     }
 }

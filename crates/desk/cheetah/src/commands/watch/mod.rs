@@ -1,12 +1,13 @@
 //! `cheetah watch`: the room on one page.
 //!
 //! [`targets`] finds the machines, [`machine`], [`drive`] and [`log_end`] ask each thing that is watched, at its own pace, so
-//! that one that hangs does not hold up the others; [`records`] reads what lies beside a drive, and [`link`] puts what nodes send
-//! beside what was measured. [`board`] keeps what they found, [`judge`] puts it into one sentence.
+//! that one that hangs does not hold up the others; [`records`] reads what lies beside a drive, [`jobs`] finds the work in progress on it,
+//! and [`link`] puts what nodes send beside what was measured. [`board`] keeps what they found, [`judge`] puts it into one sentence.
 //! [`page`] serves the page, [`show`] writes it as text, and [`terminal`] draws it in the terminal.
 
 mod board;
 mod drive;
+mod jobs;
 mod judge;
 mod link;
 mod log_end;

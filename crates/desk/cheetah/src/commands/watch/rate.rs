@@ -8,7 +8,7 @@ const WINDOW: Duration = Duration::from_secs(30);
 /// Samples of a count that is looked at every second, and some more.
 const SAMPLES_MAX: usize = 64;
 
-/// The growth of a count during the last half minute.
+/// The growth of a count during the last half minute, or since the sample before, if that is older.
 #[derive(Debug, Default)]
 pub struct Rate(VecDeque<(Instant, u64)>);
 
@@ -19,11 +19,12 @@ impl Rate {
         if self.0.back().is_some_and(|(_, last)| count < *last) {
             self.0.clear();
         }
-        while self.0.len() >= SAMPLES_MAX || self.0.front().is_some_and(|(begun, _)| at.duration_since(*begun) > WINDOW)
-        {
+        self.0.push_back((at, count));
+        // Of older samples, the last one stays: looks may be further apart than this, or this process was frozen.
+        let is_old = |(seen, _): &(Instant, u64)| at.duration_since(*seen) > WINDOW;
+        while self.0.len() > SAMPLES_MAX || self.0.len() > 2 && self.0.get(1).is_some_and(is_old) {
             self.0.pop_front();
         }
-        self.0.push_back((at, count));
         let (begun, first) = self.0.front()?;
         let elapsed_ms = u64::try_from(at.duration_since(*begun).as_millis()).ok()?;
         (count - first).saturating_mul(1000).checked_div(elapsed_ms)
@@ -50,5 +51,13 @@ mod tests {
         }
         assert!(rate.0.len() <= SAMPLES_MAX);
         assert_eq!(rate.note(after(1060), 12 + 3000), Some(3));
+    }
+
+    #[test]
+    fn a_count_that_is_looked_at_once_a_minute_has_a_rate_from_the_second_time_on() {
+        let begun = Instant::now();
+        let mut rate = Rate::default();
+        let rates = [0, 600, 1800].map(|count| rate.note(begun + Duration::from_secs(count / 10), count));
+        assert_eq!(rates, [None, Some(10), Some(10)]);
     }
 }

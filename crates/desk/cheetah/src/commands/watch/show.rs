@@ -61,7 +61,18 @@ fn machines(all: &[Machine], now_ms: u64) -> String {
     }
     let problems = all.iter().filter_map(|machine| machine.problem.as_deref());
     let problems: String = problems.map(|problem| format!("\n{}", wrapped(&OneLine(problem).to_string(), 1))).collect();
-    format!("{rows}{problems}\n")
+    format!("{rows}{problems}\n{}", what_they_are(all))
+}
+
+/// What the machines were started from, which disks their programs could read, and what they wiped: a table of its own, as the lines of
+/// one would not have room for it.
+fn what_they_are(all: &[Machine]) -> String {
+    let mut rows = table(&["machine", "started from", ">disks visible", ">wiped"]);
+    for machine in all.iter().filter(|machine| machine.lends.is_some()) {
+        let wiped = size(machine.lends.as_ref().map(|lends| lends.wiped_bytes));
+        rows.add_row([OneLine(&machine.name).to_string(), system_of(machine).to_owned(), disks_of(machine), wiped]);
+    }
+    if rows.is_empty() { String::new() } else { format!("{rows}\n") }
 }
 
 /// Bytes, if they are known.
@@ -69,14 +80,27 @@ pub fn size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| Size(bytes).to_string())
 }
 
+/// The disks that programs on a machine could read; `-` if that is not known.
+pub fn disks_of(machine: &Machine) -> String {
+    let disks = machine.lends.as_ref().and_then(|lends| lends.disks_visible);
+    disks.map_or_else(|| "-".to_owned(), |disks| disks.to_string())
+}
+
+/// What a machine was started from.
+pub fn system_of(machine: &Machine) -> &'static str {
+    match &machine.lends {
+        Some(lends) if lends.boot_image => "boot image",
+        Some(_) => "own system",
+        None => "-",
+    }
+}
+
 /// How the memory of a machine is lent; of one that does not answer, when it was seen.
 pub fn memory_of(machine: &Machine, now_ms: u64) -> String {
     match (&machine.lends, machine.last_seen_ms) {
         (None, None) => "not seen".to_owned(),
         (None, Some(at_ms)) => format!("seen {} s ago", now_ms.saturating_sub(at_ms) / 1000),
-        (Some(lends), _) if !lends.locked => "NOT LOCKED".to_owned(),
-        (Some(lends), _) if lends.boot_image => "locked, boot image".to_owned(),
-        (Some(_), _) => "locked".to_owned(),
+        (Some(lends), _) => if lends.locked { "locked" } else { "NOT LOCKED" }.to_owned(),
     }
 }
 
@@ -244,6 +268,7 @@ pub fn describe_job(job: &Job) -> String {
     let kind = match job.kind {
         JobKind::Fill => "is being filled",
         JobKind::Load => "is being loaded",
+        JobKind::Move => "is being moved to",
         JobKind::Resynchronize => "is being resynchronized",
     };
     let done = job.done_bytes.map_or_else(
@@ -252,16 +277,19 @@ pub fn describe_job(job: &Job) -> String {
     );
     let rate = job.bytes_per_s.map(|rate| format!(", {}/s", Size(rate))).unwrap_or_default();
     let left = job.left_s.map(|left| format!(", {} min left", left.div_ceil(60))).unwrap_or_default();
+    let unreadable = Size(job.unreadable_bytes.unwrap_or(0));
     let bad = match job.unreadable_ranges {
-        0 => String::new(),
-        1 => format!(", {} unreadable in 1 range", Size(job.unreadable_bytes)),
-        ranges => format!(", {} unreadable in {ranges} ranges", Size(job.unreadable_bytes)),
+        None | Some(0) => String::new(),
+        Some(1) => format!(", {unreadable} unreadable in 1 range"),
+        Some(ranges) => format!(", {unreadable} unreadable in {ranges} ranges"),
     };
     let by = match &job.writer {
         Some(writer) => format!("by {}", OneLine(writer)),
         None => "NO PROCESS does it".to_owned(),
     };
-    format!("{} {kind}: {done}{rate}{left}{bad}; {by}", job.drive)
+    let node = job.node.as_ref().map(|node| format!(" on {}", OneLine(node))).unwrap_or_default();
+    let to = job.to.as_ref().map(|to| format!(" {}", OneLine(to))).unwrap_or_default();
+    format!("{}{node} {kind}{to}: {done}{rate}{left}{bad}; {by}", job.drive)
 }
 
 fn describe_log(log: &LogEnd) -> String {

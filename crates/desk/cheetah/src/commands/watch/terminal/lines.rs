@@ -62,7 +62,7 @@ fn of_link(link: &Link, columns: usize, paint: Paint) -> Vec<Line<'static>> {
 }
 
 fn of_job(job: &Job, columns: usize, paint: Paint) -> Vec<Line<'static>> {
-    let needs_a_look = job.writer.is_none() || job.unreadable_ranges > 0;
+    let needs_a_look = job.writer.is_none() || job.unreadable_ranges.is_some_and(|ranges| ranges > 0);
     let style = if needs_a_look { paint.of(Health::Attention) } else { Style::new() };
     folded_in(&describe_job(job), (0, columns), style)
 }

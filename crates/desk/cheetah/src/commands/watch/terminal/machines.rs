@@ -7,14 +7,15 @@ use ratatui::text::{Line, Span};
 use super::fold::{cut, folded_in, width};
 use super::paint::Paint;
 use crate::answers::watch::{Health, Machine};
-use crate::commands::watch::show::{memory_of, size, state_of};
+use crate::commands::watch::show::{disks_of, memory_of, size, state_of, system_of};
 
 /// The headings. Figures are aligned to the right.
-const HEADINGS: [&str; COLUMNS] = ["machine", "state", "lent", "used", "free", "read/s", "wiped", "memory"];
-const COLUMNS: usize = 8;
-const FIGURES: std::ops::RangeInclusive<usize> = 2..=6;
+const HEADINGS: [&str; COLUMNS] =
+    ["machine", "state", "lent", "used", "free", "read/s", "wiped", "disks", "system", "memory"];
+const COLUMNS: usize = 10;
+const FIGURES: std::ops::RangeInclusive<usize> = 2..=7;
 /// The columns that a narrow terminal goes without, the first one first.
-const LEFT_OUT: [usize; 5] = [6, 5, 4, 2, 3];
+const LEFT_OUT: [usize; 7] = [7, 8, 6, 5, 4, 2, 3];
 /// The widest column of names.
 const NAME_COLUMNS_MAX: usize = 28;
 
@@ -43,6 +44,8 @@ fn cells(machine: &Machine, now_ms: u64) -> [String; COLUMNS] {
         size(lends.map(|lends| lends.free_bytes)),
         size(lends.and_then(|lends| lends.read_bytes_per_s)),
         size(lends.map(|lends| lends.wiped_bytes)),
+        disks_of(machine),
+        system_of(machine).to_owned(),
         memory_of(machine, now_ms),
     ]
 }
@@ -87,7 +90,7 @@ fn style(machine: &Machine, column: usize, paint: Paint) -> Style {
         1 if !machine.state.is_healthy() => paint.of(Health::Bad),
         1 if state_of(machine) != "ok" => paint.of(Health::Attention),
         1 => paint.of(Health::Good),
-        7 if !is_locked => paint.of(Health::Attention),
+        9 if !is_locked => paint.of(Health::Attention),
         _ => Style::new(),
     }
 }

@@ -12,7 +12,7 @@ mod map;
 mod paint;
 mod screen;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod view;
 
 use std::io;

@@ -9,7 +9,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 
-use self::room::room;
+pub use self::room::room;
 use super::view::View;
 use crate::answers::watch::Picture;
 
