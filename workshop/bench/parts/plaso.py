@@ -70,6 +70,6 @@ def measure(settings: Settings) -> list[Figure]:
         results = interleave(what, min(settings.rounds, ROUNDS_MAX), turns, "seconds")
     note = (
         f"The drive lies in {NODES} nodes on this machine, the image on its disk; caches are cold. plaso parses with a process for each "
-        "processor, and waits for its parsers more than for either."
+        "processor."
     )
     return from_rounds("plaso", what, OURS, (Metric("seconds", "", "s", "lower", None, note),), results)
