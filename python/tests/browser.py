@@ -1,5 +1,7 @@
 """Pages as a browser renders them."""
 
+from __future__ import annotations
+
 import base64
 import json
 import os
@@ -122,6 +124,12 @@ class Browser:
     def picture(self, path: Path) -> None:
         """Writes all of the page as a PNG file."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Ends it."""
