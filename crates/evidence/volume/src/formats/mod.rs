@@ -10,7 +10,8 @@ mod structure;
 
 use std::fmt;
 
-use cheetah_device::{ByteRange, Device};
+use cheetah_device::{ByteRange, Device, Result};
+use futures::future::join_all;
 
 pub use self::lock::{Lock, Protector};
 use self::signatures::{At, SIGNATURES, Signature};
@@ -76,15 +77,30 @@ impl Identified {
             self.formats.push(Format { name, family, lock: None });
         }
     }
+
+    /// The bytes of a piece; none if it could not be read, which is noted.
+    fn noted(&mut self, piece: Result<Vec<u8>>) -> Vec<u8> {
+        piece.unwrap_or_else(|error| {
+            self.unread.get_or_insert_with(|| error.to_string());
+            Vec::new()
+        })
+    }
 }
 
 /// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature.
 pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     let mut found = Identified::default();
     let pieces = Pieces { device: &Nearby::new(device), volume };
-    let head = pieces.read(0, HEAD_BYTES, &mut found).await;
     let tail_at = volume.len.saturating_sub(TAIL_BYTES);
-    let tail = pieces.read(tail_at, TAIL_BYTES, &mut found).await;
+    let old_md_at = (volume.len / MD_ALIGNMENT).saturating_sub(1) * MD_ALIGNMENT;
+    // At the same time: one behind the other would take some round trips more on a link.
+    let (head, tail, old_md, further) = futures::join!(
+        pieces.try_read(0, HEAD_BYTES),
+        pieces.try_read(tail_at, TAIL_BYTES),
+        pieces.try_read(old_md_at, 512),
+        join_all(FURTHER.map(|at| pieces.try_read(at, FURTHER_BYTES))),
+    );
+    let (head, tail, old_md) = (found.noted(head), found.noted(tail), found.noted(old_md));
     for one in SIGNATURES {
         if is_there(one, &head, &tail) {
             found.add(one.name, one.family);
@@ -92,15 +108,12 @@ pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     }
     structure::of_head(&head, &mut |name, family| found.add(name, family));
     structure::of_tail(&tail, volume.len, &mut |name| found.add(name, ""));
-    for at in FURTHER {
-        let piece = pieces.read(at, FURTHER_BYTES, &mut found).await;
+    for (at, piece) in FURTHER.into_iter().zip(further) {
+        let piece = found.noted(piece);
         structure::of_further(at, &piece, &mut |name, family| found.add(name, family));
     }
-    if volume.len >= 2 * MD_ALIGNMENT {
-        let at = volume.len / MD_ALIGNMENT * MD_ALIGNMENT - MD_ALIGNMENT;
-        if structure::is_md_old(&pieces.read(at, 512, &mut found).await) {
-            found.add(structure::MD_0_90, "");
-        }
+    if volume.len >= 2 * MD_ALIGNMENT && structure::is_md_old(&old_md) {
+        found.add(structure::MD_0_90, "");
     }
     if found.formats.is_empty() {
         search_further(&pieces, &mut found).await;
@@ -173,19 +186,19 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// The bytes from `at`, fewer at the end; none if they cannot be read, which is noted.
-    async fn read(&self, at: u64, len: u64, found: &mut Identified) -> Vec<u8> {
+    /// The bytes from `at`, fewer at the end.
+    async fn try_read(&self, at: u64, len: u64) -> Result<Vec<u8>> {
         let len = len.min(self.volume.len.saturating_sub(at));
         if len == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        match self.device.read(ByteRange::new(self.volume.offset + at, len)).await {
-            Ok(data) => data.into_bytes().into(),
-            Err(error) => {
-                found.unread.get_or_insert_with(|| error.to_string());
-                Vec::new()
-            }
-        }
+        Ok(self.device.read(ByteRange::new(self.volume.offset + at, len)).await?.into_bytes().into())
+    }
+
+    /// The same; none if they cannot be read, which is noted.
+    async fn read(&self, at: u64, len: u64, found: &mut Identified) -> Vec<u8> {
+        let piece = self.try_read(at, len).await;
+        found.noted(piece)
     }
 
     /// The sector that lies `sectors` before the end.
