@@ -3,8 +3,9 @@
 //! A file may also be the header of a volume of LUKS that is kept apart from it, or a copy of its header; that is no secret.
 //!
 //! A line may be a passphrase, a recovery password, or a key in hexadecimal digits; which of these, its form says, and where it can
-//! be several, each is tried. Keys are in locked memory from the first byte on, and nothing shows them.
+//! be several, each is tried. A line may name key files of VeraCrypt, which are read at once. Keys are in locked memory from the first byte on, and nothing shows them.
 
+mod key_files;
 mod read;
 #[cfg(test)]
 mod tests;

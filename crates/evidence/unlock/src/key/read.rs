@@ -9,7 +9,7 @@ use cheetah_device::Size;
 use cheetah_error::{Error, Result};
 use cheetah_kit::locked::LockedBytes;
 
-use super::{DetachedHeader, KEYS_MAX, Key, Keys};
+use super::{DetachedHeader, KEYS_MAX, Key, Keys, key_files};
 
 /// The longest key file, in bytes: that of cryptsetup.
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -51,8 +51,10 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Key>> {
     if is_text(content) {
         for line in content.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if !line.is_empty() {
-                keys.push(key(line, false)?);
+            match key_files::mixed(line)? {
+                Some(bytes) => keys.push(Key { bytes, is_file: false }),
+                None if line.is_empty() => {}
+                None => keys.push(key(line, false)?),
             }
         }
     }

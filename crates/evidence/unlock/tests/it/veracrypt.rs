@@ -7,7 +7,7 @@ use std::path::Path;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 use cheetah_device::ByteRange;
 use cheetah_testing::{evidence, programs, skip};
-use cheetah_unlock::Refusal;
+use cheetah_unlock::{Keys, Refusal};
 use pbkdf2::hmac::{Mac, SimpleHmac};
 
 use crate::common::{device, opened, read, refused, run, text, tried};
@@ -82,8 +82,17 @@ fn cascade(ciphers: &[Encrypt], keys: &[u8], number: u64, unit: &mut [u8]) {
     }
 }
 
-/// PBKDF2 (RFC 8018), one block after the other.
+/// PBKDF2 (RFC 8018) of the password.
 fn pbkdf2<D>(iterations: u32, salt: &[u8]) -> Vec<u8>
+where
+    SimpleHmac<D>: Mac + KeyInit + Clone,
+    D: pbkdf2::hmac::digest::Digest + pbkdf2::hmac::digest::block_api::BlockSizeUser,
+{
+    pbkdf2_of::<D>(PASSWORD, iterations, salt)
+}
+
+/// PBKDF2, one block after the other.
+fn pbkdf2_of<D>(password: &[u8], iterations: u32, salt: &[u8]) -> Vec<u8>
 where
     SimpleHmac<D>: Mac + KeyInit + Clone,
     D: pbkdf2::hmac::digest::Digest + pbkdf2::hmac::digest::block_api::BlockSizeUser,
@@ -91,7 +100,7 @@ where
     let mut key = Vec::new();
     for number in 1u32.. {
         let mac = |parts: &[&[u8]]| {
-            let mut mac = SimpleHmac::<D>::new_from_slice(PASSWORD).unwrap();
+            let mut mac = SimpleHmac::<D>::new_from_slice(password).unwrap();
             parts.iter().for_each(|part| mac.update(part));
             mac.finalize().into_bytes().to_vec()
         };
@@ -309,6 +318,85 @@ async fn data_beyond_the_end_of_the_volume_are_refused() {
     assert!(matches!(refused(&device(&volume), KEY).await, Refusal::Damaged(_)));
 }
 
+/// Two key files, the second of which is longer than what counts.
+fn key_files() -> [Vec<u8>; 2] {
+    [noise(21).take(100).collect(), noise(22).take((1 << 20) + 1).collect()]
+}
+
+/// The password with the key files, as VeraCrypt's description has it.
+fn with_key_files(password: &[u8]) -> Vec<u8> {
+    let mut pool = vec![0_u8; if password.len() > 64 { 128 } else { 64 }];
+    for file in key_files() {
+        let mut state = crc32::Crc::new();
+        for (nth, byte) in file.iter().take(1 << 20).enumerate() {
+            for (place, part) in state.add(*byte).to_be_bytes().into_iter().enumerate() {
+                let at = (4 * nth + place) % pool.len();
+                pool[at] = pool[at].wrapping_add(part);
+            }
+        }
+    }
+    pool.iter_mut().zip(password).for_each(|(sum, byte)| *sum = sum.wrapping_add(*byte));
+    pool
+}
+
+/// CRC-32 by a table.
+mod crc32 {
+    pub struct Crc {
+        table: [u32; 256],
+        register: u32,
+    }
+
+    impl Crc {
+        pub fn new() -> Self {
+            let step = |value: u32| if value & 1 == 1 { 0xedb8_8320 ^ value >> 1 } else { value >> 1 };
+            let table = std::array::from_fn(|index| (0..8).fold(index as u32, |value, _| step(value)));
+            Self { table, register: u32::MAX }
+        }
+
+        /// The register after one more byte.
+        pub fn add(&mut self, byte: u8) -> u32 {
+            self.register = self.table[usize::from(self.register as u8 ^ byte)] ^ self.register >> 8;
+            self.register
+        }
+    }
+}
+
+const LONG_PASSWORD: &[u8] = b"a password that is longer than sixty-four bytes, so that key files have more room";
+
+/// The lines of a volume with key files: its password is short, long, or none.
+fn lines_with_key_files(folder: &Path) -> [(Vec<u8>, Derive); 3] {
+    let paths: Vec<_> = key_files()
+        .iter()
+        .enumerate()
+        .map(|(nth, content)| {
+            let path = folder.join(format!("key{nth}"));
+            std::fs::write(&path, content).unwrap();
+            format!("keyfile={}", text(&path))
+        })
+        .collect();
+    let line = |password: &[u8]| [format!("veracrypt,{},pim=1,{}:", paths[0], paths[1]).as_bytes(), password].concat();
+    [
+        (line(PASSWORD), |salt| pbkdf2_of::<sha2::Sha512>(&with_key_files(PASSWORD), ITERATIONS, salt)),
+        (line(LONG_PASSWORD), |salt| pbkdf2_of::<sha2::Sha512>(&with_key_files(LONG_PASSWORD), ITERATIONS, salt)),
+        (line(b""), |salt| pbkdf2_of::<sha2::Sha512>(&with_key_files(b""), ITERATIONS, salt)),
+    ]
+}
+
+#[tokio::test]
+async fn key_files_open_a_volume_with_their_password_and_not_without() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, derive) in lines_with_key_files(folder.path()) {
+        let (volume, content) = Made { derive, ..Made::new(&[AES]) }.volume();
+        let (read, protector, _) = opened(&device(&volume), &line).await;
+        assert!(read == content);
+        assert!(protector.starts_with("password, header of VeraCrypt (AES, SHA-512)"), "{protector}");
+        let wrong = Refusal::WrongKeys { untried: Vec::new() };
+        assert_eq!(refused(&device(&volume), KEY).await, wrong);
+    }
+    let missing = Keys::parse(b"veracrypt,keyfile=/none:x");
+    assert!(missing.unwrap_err().is_misuse());
+}
+
 #[test]
 fn cryptsetup_reads_the_headers_that_are_made_here() {
     if !programs(&["cryptsetup"]) {
@@ -332,6 +420,25 @@ fn cryptsetup_reads_the_headers_that_are_made_here() {
         let key: String = digits.split_whitespace().filter(|word| word.len() == 2).collect();
         let keys: String = made.keys()[..64 * ciphers.len()].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(key, keys, "{name}");
+    }
+    for (password, (_, derive)) in [PASSWORD, LONG_PASSWORD].into_iter().zip(lines_with_key_files(folder.path())) {
+        let (volume, _) = Made { derive, ..Made::new(&[AES]) }.volume();
+        let path = folder.path().join("volume");
+        std::fs::write(&path, volume).unwrap();
+        let files = ["key0", "key1"].map(|name| folder.path().join(name));
+        let asked = [
+            "tcryptDump",
+            "--veracrypt",
+            "--veracrypt-pim",
+            "1",
+            "--batch-mode",
+            "--key-file",
+            text(&files[0]),
+            "--key-file",
+            text(&files[1]),
+            text(&path),
+        ];
+        assert!(run("cryptsetup", &asked, password).contains("aes"));
     }
 }
 
