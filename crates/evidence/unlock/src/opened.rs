@@ -3,7 +3,7 @@
 //! An opened volume has its place: the content of each sector is read where its ciphertext lies. So a layer over a whole disk shows
 //! the opened volumes in it, and what was fetched of the disk in advance is what they need.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error, Result, buffers};
 use cheetah_kit::locked::Locked;
@@ -43,6 +43,8 @@ pub(crate) enum Content {
     Clear { below: u64 },
     /// Zeros: something else lies there, which is no part of the content.
     Zeros,
+    /// These bytes.
+    Stated(Bytes),
 }
 
 impl Opened {
@@ -63,6 +65,7 @@ impl Opened {
                     below.checked_sub(origin).is_some_and(is_sector) && is_sector(range.len)
                 }),
                 Content::Clear { .. } | Content::Zeros => true,
+                Content::Stated(bytes) => bytes.len() as u64 == range.len,
             };
             if range.offset != at || !is_right {
                 return Err(wrong);
@@ -100,6 +103,7 @@ impl Opened {
         match &region.content {
             Content::Clear { below } => device.read(ByteRange::new(below + before, part.len)).await,
             Content::Zeros => Ok(Data::zeros(part.len)),
+            Content::Stated(bytes) => Ok(Data::from(bytes.clone()).slice(before, part.len)),
             Content::Encrypted { below } => self.decrypt(device, ByteRange::new(below + before, part.len)).await,
         }
     }

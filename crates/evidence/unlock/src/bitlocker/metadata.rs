@@ -4,6 +4,7 @@ use cheetah_device::le::{u16_at, u32_at, u64_at};
 use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
 use crc_fast::checksum;
 
+use super::boot::Boot;
 use super::entry::{SealedKey, entries, kind, value};
 use super::protector::Protector;
 use super::volume_key::VolumeKey;
@@ -17,7 +18,9 @@ const HEADER_BYTES: usize = 48;
 pub(super) const METADATA_BYTES_MAX: u64 = 64 << 10;
 /// The checksum, which follows the block in its place.
 const CHECKSUM_AT: usize = 4;
-/// Sizes of blocks are in these units.
+/// Versions of blocks: of Windows Vista, whose sizes are in bytes, and of later ones, whose sizes are in these units.
+const VISTA: u16 = 1;
+const SEVEN: u16 = 2;
 const SIZE_UNIT_BYTES: usize = 16;
 /// The most protectors that are tried: each costs as much as a password.
 const PROTECTORS_MAX: usize = 32;
@@ -29,13 +32,15 @@ const DAMAGED: Refusal = Refusal::Damaged("no copy of its metadata is whole");
 
 /// What a block of metadata says.
 pub struct Metadata {
+    version: u16,
     /// The state of the volume, and the one that it is to have.
     states: (u16, u16),
     /// How much of the volume is encrypted; 0 if all of it is.
     pub(super) encrypted_bytes: u64,
     /// Where the copies of the metadata begin.
     pub(super) metadata_at: [u64; 3],
-    /// Where the first sectors of the volume lie, and how many bytes of them.
+    /// Where the first sectors of the volume lie, and how many bytes of them. Of Windows Vista, the cluster that the boot sector does
+    /// not name any more.
     pub(super) header_at: u64,
     pub(super) header_bytes: u64,
     pub(super) method: u16,
@@ -50,7 +55,8 @@ impl Metadata {
     ///
     /// If it is damaged, which its checksum says.
     pub fn parse(place: &[u8]) -> Result<Self> {
-        let size = usize::from(u16_at(place, 8)) * SIZE_UNIT_BYTES;
+        let unit_bytes = if u16_at(place, 10) == VISTA { 1 } else { SIZE_UNIT_BYTES };
+        let size = usize::from(u16_at(place, 8)) * unit_bytes;
         let (block, rest) = place.split_at_checked(size).ok_or(DAMAGED)?;
         if rest.len() < CHECKSUM_AT + 4 || u64::from(u32_at(rest, CHECKSUM_AT)) != checksum(Crc32IsoHdlc, block) {
             return Err(DAMAGED);
@@ -62,12 +68,13 @@ impl Metadata {
     pub fn parse_whole(block: &[u8]) -> Result<Self> {
         let version = u16_at(block, 10);
         let metadata = block.get(BLOCK_HEADER_BYTES..).filter(|_| block.starts_with(SIGNATURE)).ok_or(DAMAGED)?;
-        if version != 2 {
+        if ![VISTA, SEVEN].contains(&version) {
             return Err(Refusal::Unsupported(format!("version {version} of its metadata")));
         }
         let (size, header) = (u32_at(metadata, 0) as usize, u32_at(metadata, 8) as usize);
         let metadata = metadata.get(..size).filter(|_| header == HEADER_BYTES).ok_or(DAMAGED)?;
         let mut parsed = Self {
+            version,
             states: (u16_at(block, 12), u16_at(block, 14)),
             encrypted_bytes: u64_at(block, 16),
             metadata_at: [32, 40, 48].map(|at| u64_at(block, at)),
@@ -100,18 +107,29 @@ impl Metadata {
         }
     }
 
+    /// Whether it is of Windows Vista.
+    pub(super) fn is_of_vista(&self) -> bool {
+        self.version == VISTA
+    }
+
     /// Whether nothing of the volume is encrypted any more.
     pub(super) fn is_decrypted(&self) -> bool {
         self.states == (DECRYPTED, DECRYPTED)
     }
 
     /// Fails if the volume could not be decrypted right with any key.
-    pub(super) fn check(&self, is_on_write: bool) -> Result<()> {
+    pub(super) fn check(&self, boot: &Boot) -> Result<()> {
         // Such a volume also has records within it, which are no part of its content.
-        if is_on_write {
+        if boot.is_on_write {
             return Err(Refusal::Unsupported("BitLocker that encrypts a sector when it is written".to_owned()));
         }
-        match self.is_decrypted() || self.states == (ENCRYPTED, ENCRYPTED) {
+        if boot.is_of_vista() != self.is_of_vista() {
+            return Err(Refusal::Damaged("its boot sector and its metadata are of different versions"));
+        }
+        // Vista does not say how far it has come, and leaves its usual boot sector behind.
+        let is_decrypted = self.is_decrypted() && !self.is_of_vista();
+        let is_encrypted = self.states == (ENCRYPTED, ENCRYPTED) && !(self.is_of_vista() && self.encrypted_bytes != 0);
+        match is_decrypted || is_encrypted {
             true => Ok(()),
             false => Err(Refusal::Unsupported("an encryption or decryption that is not finished".to_owned())),
         }

@@ -3,6 +3,8 @@
 //! The boot sector names three copies of the metadata. In them lies the key of the volume (FVEK), encrypted with the volume master
 //! key (VMK), which each protector holds once, encrypted with its own key. Both are encrypted with AES-CCM, whose MAC confirms
 //! them, so a wrong key opens nothing.
+//!
+//! Windows Vista names one copy of the metadata in the boot sector of the file system, of which it leaves the rest as it was.
 
 mod boot;
 mod entry;
@@ -35,7 +37,7 @@ const FILE_SYSTEMS: [&[u8]; 5] = [b"NTFS    ", b"MSDOS5.0", b"MSWIN4.1", b"EXFAT
 pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
     let boot = Boot::parse(&volume.read(0, BOOT_BYTES).await?)?;
     let metadata = Arc::new(read_metadata(volume, &boot).await?);
-    metadata.check(boot.is_on_write)?;
+    metadata.check(&boot)?;
     let opened = |key: Option<&VolumeKey>, protector| {
         let cipher = key.map(|key| key.cipher(boot.sector_bytes)).transpose()?;
         let regions = regions(&metadata, &boot, volume.range)?;
@@ -68,7 +70,7 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
 pub(crate) fn opened_with_zeros(data: &[u8], range: ByteRange) -> Result<Opened> {
     let (sector, block) = data.split_at_checked(BOOT_BYTES as usize).ok_or(Refusal::Damaged("it is cut short"))?;
     let (boot, metadata) = (Boot::parse(sector)?, Metadata::parse_whole(block)?);
-    metadata.check(boot.is_on_write)?;
+    metadata.check(&boot)?;
     let key = [16, 32, 64].iter().find_map(|len| VolumeKey::of(metadata.method, &[0; 64][..*len]));
     let cipher = key.filter(|_| !metadata.is_decrypted()).map(|key| key.cipher(boot.sector_bytes)).transpose()?;
     Opened::new(range, range.offset, regions(&metadata, &boot, range)?, cipher, String::new())

@@ -7,23 +7,26 @@ use super::metadata::{METADATA_BYTES_MAX, Metadata};
 use crate::opened::{Content, Region};
 use crate::refusal::{Refusal, Result};
 
+/// Bytes of a place of the metadata of Windows Vista, which has whole clusters.
+const VISTA_METADATA_BYTES: u64 = 16 << 10;
+/// The sectors at the start of a volume that Windows Vista does not encrypt.
+const VISTA_CLEAR_SECTORS: u64 = 16;
+
 /// Returns the parts of the volume in `range`. The places of the metadata read as zeros, as in Windows.
 pub(super) fn regions(metadata: &Metadata, boot: &Boot, range: ByteRange) -> Result<Vec<Region>> {
     let overlap = Refusal::Damaged("places in its metadata overlap");
-    let beyond = Refusal::Damaged("it names a place beyond its end");
     let is_clear = metadata.is_decrypted();
     let whole = ByteRange::new(0, range.len);
-    let beginning = ByteRange::new(0, metadata.header_bytes);
-    let apart = ByteRange::new(metadata.header_at, metadata.header_bytes);
-    if beginning.is_empty() || !apart.fits(range.len) {
-        return Err(beyond);
-    }
-    let below = range.offset + apart.offset;
-    let moved = if is_clear { Content::Clear { below } } else { Content::Encrypted { below } };
-    let mut special = vec![(beginning, moved), (apart, Content::Zeros)];
+    let (mut special, metadata_bytes) = match boot.before(metadata.header_at) {
+        Some(sector) => {
+            let metadata_bytes = VISTA_METADATA_BYTES.next_multiple_of(boot.cluster_bytes.max(1));
+            (beginning_of_vista(sector, boot, range)?, metadata_bytes)
+        }
+        None => (beginning(metadata, range)?, METADATA_BYTES_MAX),
+    };
     for at in metadata.metadata_at.iter().filter(|at| **at > 0) {
         // A volume that was cut off may have lost one.
-        let place = ByteRange::new(*at, METADATA_BYTES_MAX).intersection(whole);
+        let place = ByteRange::new(*at, metadata_bytes).intersection(whole);
         special.extend(place.map(|place| (place, Content::Zeros)));
     }
     special.sort_by_key(|(place, _)| *place);
@@ -46,6 +49,29 @@ pub(super) fn regions(metadata: &Metadata, boot: &Boot, range: ByteRange) -> Res
     }
     usual(&mut regions, range.offset, ByteRange::between(at, range.len), encrypted);
     Ok(regions)
+}
+
+/// The beginning of a volume, which lies elsewhere, and that place, which reads as zeros.
+fn beginning(metadata: &Metadata, range: ByteRange) -> Result<Vec<(ByteRange, Content)>> {
+    let beginning = ByteRange::new(0, metadata.header_bytes);
+    let apart = ByteRange::new(metadata.header_at, metadata.header_bytes);
+    if beginning.is_empty() || !apart.fits(range.len) {
+        return Err(Refusal::Damaged("it names a place beyond its end"));
+    }
+    let below = range.offset + apart.offset;
+    let moved = if metadata.is_decrypted() { Content::Clear { below } } else { Content::Encrypted { below } };
+    Ok(vec![(beginning, moved), (apart, Content::Zeros)])
+}
+
+/// The beginning of a volume of Windows Vista: the boot sector as it was, and sectors that are not encrypted.
+fn beginning_of_vista(sector: Vec<u8>, boot: &Boot, range: ByteRange) -> Result<Vec<(ByteRange, Content)>> {
+    let clear = VISTA_CLEAR_SECTORS * boot.sector_bytes;
+    let (first, rest) = (ByteRange::new(0, sector.len() as u64), ByteRange::between(sector.len() as u64, clear));
+    if clear <= first.len || clear > range.len {
+        return Err(Refusal::Damaged("it is shorter than its beginning"));
+    }
+    let below = range.offset + rest.offset;
+    Ok(vec![(first, Content::Stated(sector.into())), (rest, Content::Clear { below })])
 }
 
 /// Adds a part of the volume at `start` of which the bytes before `encrypted` are that.

@@ -63,7 +63,7 @@ async fn a_wrong_key_and_damaged_metadata_open_nothing() {
 }
 
 #[tokio::test]
-async fn conversions_that_are_not_finished_and_vista_are_refused_by_name() {
+async fn conversions_that_are_not_finished_are_refused_by_name() {
     let Some(image) = unpacked("aes-xts_128.bin") else { return };
     // The identifier of a volume that is encrypted where it is written.
     let mut on_write = image.clone();
@@ -72,9 +72,9 @@ async fn conversions_that_are_not_finished_and_vista_are_refused_by_name() {
     // Another one, which was decrypted since.
     let Some(decrypted) = unpacked("decrypted.bin") else { return };
     assert!(matches!(refused(&device(&decrypted), b"").await, Refusal::Unsupported(_)));
-    let mut vista = image;
-    vista[160..176].fill(0);
-    assert!(matches!(refused(&device(&vista), PASSWORD).await, Refusal::Unsupported(_)));
+    let mut unknown = image;
+    unknown[160..176].fill(0);
+    assert!(matches!(refused(&device(&unknown), PASSWORD).await, Refusal::Damaged(_)));
 }
 
 /// Kinds that are in fewer collections of images.

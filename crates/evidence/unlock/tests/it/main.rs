@@ -6,3 +6,4 @@ mod bitlocker;
 mod common;
 mod luks;
 mod veracrypt;
+mod vista;
