@@ -92,7 +92,7 @@ class Peer:
 @final
 class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes. The key
-    files in `unlock` are read at once; an empty list leaves encrypted volumes as they are."""
+    files in `unlock` are read at once; an empty list leaves encrypted volumes as they are. `beside` names other sources."""
 
     def __new__(
         cls,
@@ -103,6 +103,7 @@ class OpenOptions:
         allow_lost: bool,
         timeout_s: float,
         unlock: list[str],
+        beside: list[str],
     ) -> OpenOptions: ...
 
 @final

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
-from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed, parsed_logical
+from cheetah.open_options import (
+    KeyFiles,
+    Sources,
+    absolute_source,
+    absolute_sources,
+    key_files,
+    open_options,
+    parsed,
+    parsed_logical,
+)
 from cheetah.search import Hits, Wanted, listed
 
 if TYPE_CHECKING:
@@ -41,13 +50,15 @@ class Device(io.RawIOBase):
     the path or URI that was opened, `lost` sentences about parts that are lost.
 
     `unlocked` says what the keys did, and is None if none were given. Its `opened` has a dictionary for each encrypted
-    volume that is open, with `partition` (missing if it is the whole source), `offset` and `size_bytes` of its content,
-    `format` and `protector`, and `locked` one for each that is not, with `partition`, `format` and `why`. The content of
+    volume that is open, with `partition` (missing if it is none), `inside` (the volume that it is, or whose partition, as `logical`
+    labels it; missing in the source itself), `offset` and `size_bytes` of its content, `format` and `protector`, and `locked` one for
+    each that is not, with `partition`, `inside`, `format` and `why`. The content of
     open volumes is read decrypted, each sector where it lies encrypted. `locked` has sentences about those that are not open.
 
-    `logical` names the arrays of Linux's software RAID and the logical volumes of LVM2. Its `volumes` has a dictionary for each that
-    can be read, with `kind` (`md` or `lvm2`), `group` (of a logical volume), `name`, `id`, `label` (its name as a file of a mount),
-    `description`, `offset` and `size_bytes`, and `not_opened` sentences about the others. One that lies in one piece is read where
+    `logical` names the arrays of Linux's software RAID, the logical volumes of LVM2, and the partitions in these and in opened volumes.
+    Its `volumes` has a dictionary for each that can be read, with `kind` (`md`, `lvm2` or `partition`), `group` (of a logical volume),
+    `name`, `id`, `label` (its name as a file of a mount), `description`, `offset`, `size_bytes` and `is_used` (if another volume is
+    read from it), and `not_opened` sentences about the others. One that lies in one piece is read where
     it lies; the others lie behind `size`, where only `pread` reaches.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
@@ -236,6 +247,7 @@ def open(
     timeout_s: float = 10,
     allow_lost: bool = False,
     unlock: KeyFiles = (),
+    beside: Sources = (),
 ) -> Device:
     """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
@@ -247,16 +259,23 @@ def open(
 
     `unlock` names key files, whose keys are tried on encrypted volumes, as `--unlock` of the command line:
     docs/guide/unlock.md describes them. `Device.unlocked` says what they opened. A pickled device has the names of these
-    files, and not their content.
+    files, and not their content. `beside` names other sources that have parts of the same arrays and volume groups, as `--with`
+    of the command line.
 
     Raises `cheetah.Error` if the source cannot be opened.
     """
-    source, keys = absolute_source(source), key_files(unlock)
+    source, keys, others = absolute_source(source), key_files(unlock), absolute_sources(beside)
     options = open_options(
-        source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, unlock=keys
+        source,
+        cache=cache,
+        prefetch=prefetch,
+        timeout_s=timeout_s,
+        allow_lost=allow_lost,
+        unlock=keys,
+        beside=others,
     )
     opened = _native.Device(source, options)
-    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost, keys))
+    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost, keys, others))
 
 
 def _open_again(
@@ -266,6 +285,15 @@ def _open_again(
     timeout_s: float,
     allow_lost: bool,
     unlock: tuple[str, ...],
+    beside: tuple[str, ...],
 ) -> Device:
     """Opens the source of a pickled device."""
-    return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, unlock=unlock)
+    return open(
+        source,
+        cache=cache,
+        prefetch=prefetch,
+        timeout_s=timeout_s,
+        allow_lost=allow_lost,
+        unlock=unlock,
+        beside=beside,
+    )

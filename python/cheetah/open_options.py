@@ -17,6 +17,9 @@ ON_THIS_MACHINE = "nbd+unix://"
 # The prefix of a source that is to be read as raw bytes.
 RAW = "raw:"
 
+Sources: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A source, or several."""
+
 KeyFiles: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """A key file, or several."""
 
@@ -36,6 +39,7 @@ def open_options(
     timeout_s: float,
     allow_lost: bool,
     unlock: Iterable[str] = (),
+    beside: Iterable[str] = (),
     foresight: bool = False,
 ) -> OpenOptions:
     """Returns the options for Rust, with defaults filled in."""
@@ -55,6 +59,7 @@ def open_options(
         allow_lost=allow_lost,
         timeout_s=timeout_s,
         unlock=list(unlock),
+        beside=list(beside),
     )
 
 
@@ -62,6 +67,12 @@ def key_files(unlock: KeyFiles) -> tuple[str, ...]:
     """Returns the absolute paths of key files."""
     paths = (unlock,) if isinstance(unlock, str | os.PathLike) else unlock
     return tuple(os.path.abspath(os.fspath(path)) for path in paths)
+
+
+def absolute_sources(sources: Sources) -> tuple[str, ...]:
+    """Returns the names of sources as `absolute_source` does."""
+    several = (sources,) if isinstance(sources, str | os.PathLike) else sources
+    return tuple(map(absolute_source, several))
 
 
 def absolute_source(source: str | os.PathLike[str]) -> str:
@@ -80,7 +91,7 @@ def absolute_source(source: str | os.PathLike[str]) -> str:
 
 
 def parsed_logical(logical: str) -> Logical:
-    """Returns the logical volumes, as Rust states them."""
+    """Returns the arrays and logical volumes, and the partitions in them, as Rust states them."""
     found: Logical = json.loads(logical)
     return found
 

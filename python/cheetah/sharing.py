@@ -9,7 +9,16 @@ from types import TracebackType
 from typing import Self
 
 from cheetah import _native
-from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed, parsed_logical
+from cheetah.open_options import (
+    KeyFiles,
+    Sources,
+    absolute_source,
+    absolute_sources,
+    key_files,
+    open_options,
+    parsed,
+    parsed_logical,
+)
 
 # The default cache of a shared source, as on the command line.
 CACHE = "memory"
@@ -102,13 +111,14 @@ def share(
     timeout_s: float = 10,
     allow_lost: bool = False,
     unlock: KeyFiles = (),
+    beside: Sources = (),
 ) -> Share:
     """Opens a source as `cheetah.open` does, and serves it to other processes.
 
     Over a slow link, several processes read this way: data is cached here once for all of them (`cache` as in
     `cheetah.open`; 256 MiB of memory by default, 0 for none). With `foresight`, file-system metadata and file
     contents that tools are likely to read are fetched ahead of the reads. `unlock` is as for `cheetah.open`: other
-    processes read the content of opened volumes, and get no key.
+    processes read the content of opened volumes, and get no key. So is `beside`.
 
     Raises `cheetah.Error` if the source cannot be opened or the socket cannot be created.
     """
@@ -124,5 +134,6 @@ def share(
             allow_lost=allow_lost,
             foresight=foresight,
             unlock=key_files(unlock),
+            beside=absolute_sources(beside),
         ),
     )

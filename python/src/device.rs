@@ -152,18 +152,18 @@ impl Device {
 
 /// The source with opened volumes decrypted, and logical volumes behind its end.
 pub fn whole(opened: &OpenedSource) -> PyResult<DynDevice> {
-    opened.with_logical_volumes().map_err(|error| failure::of(&error))
+    opened.with_inner_volumes().map_err(|error| failure::of(&error))
 }
 
 /// The logical volumes of a source, as JSON.
 pub fn logical(opened: &OpenedSource) -> PyResult<String> {
-    serde_json::to_string(&opened.logical.outcome())
+    serde_json::to_string(&opened.stack.outcome())
         .map_err(|error| failure::failed(format!("putting the logical volumes as JSON: {error}")))
 }
 
 /// What the keys did to the encrypted volumes of a source, as JSON, and what they did not do; nothing if none were given.
 pub fn unlocked(opened: &OpenedSource) -> PyResult<(Option<String>, Vec<String>)> {
-    let Some(unlocked) = &opened.unlocked else { return Ok((None, Vec::new())) };
+    let Some(unlocked) = &opened.stack.unlocked else { return Ok((None, Vec::new())) };
     let outcome = unlocked.outcome();
     let text = serde_json::to_string(&outcome)
         .map_err(|error| failure::failed(format!("putting the opened volumes as JSON: {error}")))?;

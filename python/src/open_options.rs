@@ -21,14 +21,16 @@ pub struct OpenOptions {
     allow_lost: bool,
     /// The keys that are tried on encrypted volumes.
     unlock: Option<Arc<Keys>>,
+    /// Other sources that have parts of the same arrays and volume groups.
+    beside: Vec<String>,
 }
 
 #[pymethods]
 impl OpenOptions {
     /// `cache` is as on the command line: `memory[:SIZE]` or `DIRECTORY[:SIZE]`. `prefetch` is in bytes. The key files in
-    /// `unlock` are read at once, if there are any.
+    /// `unlock` are read at once, if there are any. `beside` are other sources.
     #[new]
-    #[pyo3(signature = (*, cache, prefetch, foresight, allow_lost, timeout_s, unlock))]
+    #[pyo3(signature = (*, cache, prefetch, foresight, allow_lost, timeout_s, unlock, beside))]
     fn new(
         py: Python<'_>,
         cache: Option<&str>,
@@ -37,6 +39,7 @@ impl OpenOptions {
         allow_lost: bool,
         timeout_s: f64,
         unlock: Vec<PathBuf>,
+        beside: Vec<String>,
     ) -> PyResult<Self> {
         let timeout = Duration::try_from_secs_f64(timeout_s).ok().filter(|timeout| !timeout.is_zero());
         let timeout = timeout.ok_or_else(|| {
@@ -46,7 +49,7 @@ impl OpenOptions {
         let cache = cache.map_err(|error| PyValueError::new_err(format!("cache: {error}")))?;
         let keys = (!unlock.is_empty()).then(|| py.detach(|| Keys::read(&unlock))).transpose();
         let unlock = keys.map_err(|error| failure::of(&error))?.map(Arc::new);
-        Ok(Self { timeout, cache, foresight, prefetch, allow_lost, unlock })
+        Ok(Self { timeout, cache, foresight, prefetch, allow_lost, unlock, beside })
     }
 }
 
@@ -65,6 +68,7 @@ impl OpenOptions {
             allow_lost: self.allow_lost,
             in_order: false,
             unlock: self.unlock.clone(),
+            with: self.beside.clone(),
             ..plain
         })
     }

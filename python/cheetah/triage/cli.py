@@ -87,6 +87,11 @@ def parse(words: Sequence[str]) -> Settings:
         _misuse(
             "--unlock and --scheduler: keys stay on this machine, whose workers do the work; leave one out", given.json
         )
+    if given.beside and given.scheduler:
+        _misuse(
+            "--with and --scheduler: volumes over several sources are put together on this machine; leave one out",
+            given.json,
+        )
     return Settings(
         source=absolute_source(given.source),
         out=_absolute(given.out),
@@ -98,6 +103,7 @@ def parse(words: Sequence[str]) -> Settings:
         max_file=given.max_file,
         unallocated=not given.no_unallocated,
         unlock=tuple(map(_absolute, given.unlock)),
+        beside=tuple(map(absolute_source, given.beside)),
         sector_size=given.sector_size,
         case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         fresh=given.fresh,
@@ -123,6 +129,7 @@ def _parser() -> options.Parser:
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)
     add("--no-unallocated", action="store_true")
     add("--unlock", metavar="KEY-FILE", action="append", default=[])
+    add("--with", metavar="SOURCE", action="append", default=[], dest="beside")
     add("--sector-size", metavar="BYTES", type=_sector_size)
     for name in CASE:
         add(f"--{name.replace('_', '-')}", metavar="TEXT")

@@ -38,6 +38,8 @@ class Settings:
     unallocated: bool = True
     unlock: tuple[str, ...] = ()
     """Files with the keys that are tried on encrypted volumes, which the hub alone reads."""
+    beside: tuple[str, ...] = ()
+    """Other sources that have parts of the same arrays and volume groups."""
     sector_size: int | None = None
     """The size of the source's sectors in bytes, if the user gives it."""
     case: tuple[tuple[str, str], ...] = ()

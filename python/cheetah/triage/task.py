@@ -122,7 +122,8 @@ class Task:
     `what` depends on the stage, and has a JSON form:
 
     * "volumes": `[sector size in bytes, 0 if unknown]`; if keys were given, also the places of the volumes that they opened,
-      as `[start, length, description]` in bytes, and sentences about what they did not open;
+      as `[start, length, description]` in bytes, and sentences about what they did not open; if there are arrays or logical
+      volumes, also their places, each with whether another volume is read from it, and the size of the source in bytes;
     * "preview": see `listing.mft_preview`;
     * "listing": see `listing.walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);

@@ -126,6 +126,8 @@ pub enum CustodyEvent {
     Unlocked(Box<Outcome>),
     /// The image is the content of an opened volume, and not what is on the disk.
     Decrypted(Box<Decrypted>),
+    /// The image is the content of another volume that was found in the source, and not what is on the disk.
+    Volume(Box<VolumeOf>),
     /// The files that the source was read from, up to 1000 in a record.
     SourceFiles {
         /// The files, in order.
@@ -225,6 +227,46 @@ pub struct Decrypted {
     pub hashes: Hashes,
     /// The volume, and what opened it.
     pub volume: OpenedVolume,
+}
+
+/// Of what an image with the content of a volume was made that is not encrypted itself: an array, a logical volume, a partition of
+/// such a one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VolumeOf {
+    /// The image or disk that holds the volume.
+    pub of: String,
+    /// The hashes of all of it, as its custody log or it itself states them.
+    #[serde(default)]
+    pub hashes: Hashes,
+    /// The name of the volume, as `mount` has it.
+    pub name: String,
+    /// What it is, and what is to be said of it.
+    pub description: String,
+    /// Bytes of its content.
+    pub size_bytes: u64,
+    /// The encrypted volumes of the image or disk that were open when it was read: it may lie in one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened: Vec<OpenedVolume>,
+}
+
+/// The content of a volume of a source, of which an image is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentOf {
+    /// That of an encrypted one, which was opened.
+    Decrypted(Decrypted),
+    /// That of another one.
+    Volume(VolumeOf),
+}
+
+impl ContentOf {
+    /// Its record.
+    pub fn event(&self) -> CustodyEvent {
+        match self {
+            Self::Decrypted(decrypted) => CustodyEvent::Decrypted(Box::new(decrypted.clone())),
+            Self::Volume(volume) => CustodyEvent::Volume(Box::new(volume.clone())),
+        }
+    }
 }
 
 /// A file that a source was read from.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    Custodian, CustodyEvent, CustodyLog, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, SigningKey, Span,
+    ContentOf, Custodian, CustodyEvent, CustodyLog, FILES_LOGGED_TOGETHER, FileRead, Finished, SigningKey, Span,
     Started, source, verify_log,
 };
 
@@ -52,14 +52,16 @@ impl FillLog {
         self.append(CustodyEvent::Started(Box::new(started)))
     }
 
-    /// Records that the drive gets the content of an opened volume, and what the keys did to all volumes of the source.
+    /// Records that the drive gets the content of a volume, and what keys did to all volumes of the source, if any were tried.
     ///
     /// # Errors
     ///
     /// If it cannot be recorded.
-    pub fn decrypted(&self, outcome: Outcome, decrypted: Decrypted) -> Result<()> {
-        self.append(CustodyEvent::Unlocked(Box::new(outcome)))?;
-        self.append(CustodyEvent::Decrypted(Box::new(decrypted)))
+    pub fn volume(&self, outcome: Option<Outcome>, content: &ContentOf) -> Result<()> {
+        if let Some(outcome) = outcome {
+            self.append(CustodyEvent::Unlocked(Box::new(outcome)))?;
+        }
+        self.append(content.event())
     }
 
     /// Records what is in doubt about the source although it can be read, if anything is.

@@ -47,8 +47,8 @@ pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
 pub use custodian::Custodian;
 pub use event::{
-    CustodyEvent, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, RedundancyCompared, Span, Started, Verified,
-    source,
+    ContentOf, CustodyEvent, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, RedundancyCompared, Span, Started,
+    Verified, VolumeOf, source,
 };
 pub use filling::FillLog;
 pub use head::{Head, NotAHead, NotedHead};

@@ -49,6 +49,8 @@ pub struct Access {
     pub unlock: Option<Arc<Keys>>,
     /// What is shown of it.
     pub shown: Shown,
+    /// Other sources that have parts of the same arrays and volume groups.
+    pub with: Vec<String>,
     /// What a drive is opened with. Any peer may be silent as long as a node.
     pub session: Session,
 }
@@ -72,6 +74,7 @@ impl Access {
             in_order: true,
             unlock: None,
             shown: Shown::Source,
+            with: Vec::new(),
             session,
         }
     }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use cheetah_device::cache::{Cache, CacheConfig};
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{DynDevice, Size};
-use cheetah_unlock::{OpenedVolume, Unlocked};
 use cheetah_volume::foresight::{Foresight, OpenedVolumes, Pieces};
 
 use crate::access::Access;
-use crate::logical::LogicalVolumes;
+use crate::stack::VolumeStack;
 use crate::stats::Stats;
 use cheetah_error::{Error, Result};
 
@@ -46,24 +45,20 @@ impl Layers {
     }
 
     /// Puts foresight above `device`, the top of these layers, if `access` asks for it: where it sees tools' reads and no
-    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and arrays and
-    /// logical volumes that lie in the source as a list of pieces.
+    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted, and the volumes that lie in the
+    /// source as a list of pieces.
     pub(crate) fn foresee_over(
         &mut self,
         device: DynDevice,
         access: &Access,
         sector_bytes: Option<u32>,
-        (unlocked, logical): (Option<&Arc<Unlocked>>, &LogicalVolumes),
+        stack: &Arc<VolumeStack>,
     ) -> DynDevice {
         let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
-        let mut volumes: Vec<_> = logical.pieces(device.geometry().size).map(Pieces::new).collect();
-        let opened = unlocked.iter().flat_map(|unlocked| unlocked.opened.iter().map(OpenedVolume::range));
-        volumes.extend(opened.map(Pieces::from));
-        let unlocked = unlocked.cloned();
-        let over = Arc::new(move |below: DynDevice| match &unlocked {
-            Some(unlocked) => unlocked.over(below),
-            None => below,
-        });
+        let volumes: Vec<_> = stack.pieces(device.geometry().size).map(Pieces::new).collect();
+        let stack = Arc::clone(stack);
+        // What could not be shown over the source was not found in it either.
+        let over = Arc::new(move |below: DynDevice| stack.in_place(DynDevice::clone(&below)).unwrap_or(below));
         let opened = (!volumes.is_empty()).then_some(OpenedVolumes { volumes, over });
         let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes, opened);
         self.foresight = Some(foresight.clone());

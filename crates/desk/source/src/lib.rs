@@ -7,13 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod assembled;
 mod contents;
 mod doubts;
+mod inner;
 mod kind;
 mod layers;
 mod link;
-mod logical;
+#[cfg(test)]
+mod named_tests;
 mod network;
 mod nodes_here;
 mod not_empty;
@@ -26,20 +27,19 @@ mod read_sample;
 mod remote;
 mod reopening;
 mod search;
+mod stack;
 mod stats;
 mod upload;
 mod volume;
 mod web;
 
 pub use access::{Access, CacheOption, OverlayPlace};
-pub use assembled::{Assembled, PlacedVolume};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
 pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
 pub use link::LinkUse;
-pub use logical::{LogicalOutcome, LogicalVolumes};
 pub use network::open_nbd;
 pub use nodes_here::nodes_here;
 pub use open::{open, opener};
@@ -48,6 +48,7 @@ pub use options::SourceOptions;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use search::{SearchOptions, Searching};
+pub use stack::{Assembled, Content, InnerVolume, StackOutcome, VolumeStack};
 pub use stats::{SourceStats, Stats};
 pub use upload::{ObjectTarget, Upload, UploadRecord};
-pub use volume::{OpenedAlone, Shown, VolumeChoice, alone};
+pub use volume::{OpenedAlone, Shown, VolumeChoice, WhichVolume, alone};

@@ -10,22 +10,22 @@ use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions, Part, Session, parts};
 use cheetah_image::{Evidence, Identity, Kind, Source};
-use cheetah_unlock::{OpenedVolume, Unlocked, unlock};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on, readable_up_to};
+use crate::inner::{Beside, is_known_better, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
-use crate::logical::{self, LogicalVolumes, Places};
 use crate::open::{open, opener};
 use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
 use crate::reopening::Reopening;
+use crate::stack::{InnerVolume, Start, VolumeStack, by_table};
 use crate::stats::{SourceStats, Stats};
-use crate::volume::{Shown, chosen, decrypted};
+use crate::volume::{Shown, WhichVolume, chosen};
 use cheetah_error::{Error, Result, next};
 
 /// A source that is open. [`OpenedSource::close`] it.
@@ -45,18 +45,18 @@ pub struct OpenedSource {
     pub unread_volumes: Vec<UnreadVolume>,
     /// The source as it is read through its layers, if it is a drive or behind a link: it is looked at later.
     behind: Option<Source>,
-    /// Its encrypted volumes, if keys were given: those that are open, and those that stay locked.
-    pub unlocked: Option<Arc<Unlocked>>,
-    /// Its arrays and its logical volumes.
-    pub logical: LogicalVolumes,
-    /// The opened volume that `device` shows in place of the source, if it does.
-    pub volume: Option<OpenedVolume>,
+    /// The volumes in it: encrypted ones, arrays, logical volumes.
+    pub stack: Arc<VolumeStack>,
+    /// The volume that `device` shows in place of the source, if it does.
+    pub volume: Option<InnerVolume>,
     /// The device below an overlay, of which opened volumes are read.
     base: DynDevice,
     reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
     layers: Layers,
+    /// Other sources that have parts of the same volumes.
+    others: Vec<Self>,
 }
 
 /// The connections that it is read over.
@@ -77,18 +77,21 @@ enum Closing {
 impl OpenedSource {
     /// Opens the source that the user calls `text`.
     pub async fn open(text: &str, access: &Access) -> Result<Self> {
-        let drive = drive_file(text);
-        if access.writable && drive.is_none() {
-            return Err(Error::misuse(format!("{text} is evidence and only ever read")).next(next::Source::WriteApart));
-        }
-        let mut opened = match drive {
-            Some(path) => Self::some_drive(&path, access).await?,
-            None => Self::source(text, access).await?,
+        let others = Self::open_others(access).await?;
+        let mut opened = match Self::open_beside(text, access, &beside(&others)).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                close_all(others).await?;
+                return Err(error);
+            }
         };
-        let Self { unlocked, logical, unread_volumes, .. } = &mut opened;
-        unread_volumes.retain(|volume| !is_known_better(volume, unlocked.as_ref(), logical));
-        if let Shown::Volume { partition } = access.shown
-            && let Err(error) = opened.show_volume(partition)
+        for other in &others {
+            opened.lost.extend(other.lost.iter().cloned());
+            opened.doubts.extend(other.doubts.iter().map(|doubt| format!("{}: {doubt}", other.name)));
+        }
+        opened.others = others;
+        if let Shown::Volume(which) = &access.shown
+            && let Err(error) = opened.show_volume(which)
         {
             opened.close().await?;
             return Err(error);
@@ -99,30 +102,64 @@ impl OpenedSource {
         Ok(opened)
     }
 
-    /// Shows an opened volume in place of the source.
-    fn show_volume(&mut self, partition: Option<u32>) -> Result<()> {
-        let Some(unlocked) = &self.unlocked else { return Err(Error::misuse("no key is given to open a volume with")) };
-        let volume = chosen(unlocked, &self.identity.location, partition)?.clone();
-        self.device = decrypted(unlocked, self.base.clone(), &volume)?;
-        self.name = format!("{}.{}", self.name, volume.suffix());
+    /// Opens the other sources, as they are.
+    async fn open_others(access: &Access) -> Result<Vec<Self>> {
+        let mut others = Vec::new();
+        let alone = Access { writable: false, unlock: None, fill: None, force_lease: false, ..access.clone() };
+        for text in &access.with {
+            match Self::open_beside(text, &alone, &[]).await {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    close_all(others).await?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(others)
+    }
+
+    async fn open_beside(text: &str, access: &Access, beside: &Beside) -> Result<Self> {
+        let drive = drive_file(text);
+        if access.writable && drive.is_none() {
+            return Err(Error::misuse(format!("{text} is evidence and only ever read")).next(next::Source::WriteApart));
+        }
+        let mut opened = match drive {
+            Some(path) => Self::some_drive(&path, access, beside).await?,
+            None => Self::source(text, access, beside).await?,
+        };
+        let Self { stack, unread_volumes, .. } = &mut opened;
+        unread_volumes.retain(|volume| !is_known_better(volume, stack));
+        Ok(opened)
+    }
+
+    /// Shows a volume in place of the source.
+    fn show_volume(&mut self, which: &WhichVolume) -> Result<()> {
+        let volume = chosen(&self.stack, &self.identity.location, which)?.clone();
+        self.device = self.stack.device(self.base.clone(), &volume)?;
+        self.name = format!("{}.{}", self.name, volume.name);
         self.volume = Some(volume);
         Ok(())
     }
 
-    async fn some_drive(path: &Path, access: &Access) -> Result<Self> {
+    async fn some_drive(path: &Path, access: &Access, beside: &Beside) -> Result<Self> {
         let mut file = DriveFile::load(path)?;
         if let (Some(_), Some(observers)) = (&file.fill, &access.fill) {
-            if let Some(opened) = Self::filling(&file, access, observers.of(&file.path)).await? {
+            if let Some(opened) = Self::filling(&file, access, observers.of(&file.path), beside).await? {
                 return Ok(opened);
             }
             // Another process has finished it.
             file = DriveFile::load(path)?;
         }
-        Self::drive(&file, access).await
+        Self::drive(&file, access, beside).await
     }
 
     /// Opens a drive that is not full yet; `None` if it is full by now.
-    async fn filling(file: &DriveFile, access: &Access, observer: Arc<dyn FillObserver>) -> Result<Option<Self>> {
+    async fn filling(
+        file: &DriveFile,
+        access: &Access,
+        observer: Arc<dyn FillObserver>,
+        beside: &Beside,
+    ) -> Result<Option<Self>> {
         if access.writable {
             return Err(Error::misuse(format!("{} is still being filled and can only be read", file.path.display()))
                 .next(next::Source::WriteApartOrFinish));
@@ -145,12 +182,11 @@ impl OpenedSource {
         // Its source is behind a link, and the drive keeps what a look reads.
         let behind = Some(image_on(file, device.clone()));
         let unread_volumes = Vec::new();
-        let (unlocked, logical) = volumes_of_drive(&device, access, file).await;
+        let stack = volumes_of_drive(&device, access, file, beside).await;
         Ok(Some(Self {
             base: device.clone(),
             device,
-            unlocked,
-            logical,
+            stack,
             volume: None,
             name,
             identity,
@@ -162,10 +198,11 @@ impl OpenedSource {
             closing,
             meter: None,
             layers,
+            others: Vec::new(),
         }))
     }
 
-    async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
+    async fn drive(file: &DriveFile, access: &Access, beside: &Beside) -> Result<Self> {
         if access.force_lease && !access.writable {
             return Err(Error::misuse(
                 "the right to write or to fill is to be taken over, and this is opened for neither",
@@ -186,12 +223,11 @@ impl OpenedSource {
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
         let behind = (!access.writable).then(|| image_on(file, device.clone()));
-        let (unlocked, logical) = volumes_of_drive(&device, access, file).await;
+        let stack = volumes_of_drive(&device, access, file, beside).await;
         Ok(Self {
             base: device.clone(),
             device,
-            unlocked,
-            logical,
+            stack,
             volume: None,
             name: name_of(file),
             identity: drive_identity(file),
@@ -203,10 +239,11 @@ impl OpenedSource {
             closing: Closing::Drive(drive),
             meter: None,
             layers: Layers::default(),
+            others: Vec::new(),
         })
     }
 
-    async fn source(text: &str, access: &Access) -> Result<Self> {
+    async fn source(text: &str, access: &Access, beside: &Beside) -> Result<Self> {
         let in_order = access.in_order;
         let session = access.session.clone();
         let options = SourceOptions { trust_reconnects: false, in_order, ..SourceOptions::new(access.link, session) };
@@ -228,22 +265,21 @@ impl OpenedSource {
             false => (device, Layers::default()),
         };
         // Above the cache, which holds ciphertext only.
-        let unlocked = unlocked(&device, access, identity.sector_size).await;
-        let places = match (&unlocked, is_remote) {
-            (_, false) => logical::places_among(&volumes),
+        let start = match (&access.unlock, is_remote) {
+            (Some(_), _) => Start::Source,
+            (None, false) => Start::examined(&volumes),
             // Through the cache, from which tools then read the table.
-            (None, true) if access.cache.is_some() => logical::places_by_table(&device, identity.sector_size).await,
-            _ => Places::default(),
+            (None, true) if access.cache.is_some() => by_table(&device, identity.sector_size).await,
+            (None, true) => Start::Nowhere,
         };
-        let logical = LogicalVolumes::find(&device, places, unlocked.as_ref(), read_up_to).await;
-        let device = layers.foresee_over(device, access, identity.sector_size, (unlocked.as_ref(), &logical));
+        let stack = volumes_in(&device, read_up_to, start, (access, identity.sector_size), beside).await;
+        let device = layers.foresee_over(device, access, identity.sector_size, &stack);
         let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
         let behind = is_remote.then(through_layers);
         Ok(Self {
             base: device.clone(),
             device,
-            unlocked,
-            logical,
+            stack,
             volume: None,
             name,
             identity,
@@ -255,6 +291,7 @@ impl OpenedSource {
             closing: Closing::Nothing,
             meter: Some(meter),
             layers,
+            others: Vec::new(),
         })
     }
 
@@ -270,10 +307,10 @@ impl OpenedSource {
         &self,
         patience: Duration,
     ) -> Option<impl Future<Output = Vec<UnreadVolume>> + Send + use<>> {
-        let (source, unlocked, logical) = (self.behind.clone()?, self.unlocked.clone(), self.logical.clone());
+        let (source, stack) = (self.behind.clone()?, Arc::clone(&self.stack));
         Some(async move {
             let mut volumes = unread_volumes(&source, patience).await;
-            volumes.retain(|volume| !is_known_better(volume, unlocked.as_ref(), &logical));
+            volumes.retain(|volume| !is_known_better(volume, &stack));
             volumes
         })
     }
@@ -294,38 +331,35 @@ impl OpenedSource {
         doubts
     }
 
-    /// Returns the opened volumes, decrypted, each with the end of its name: `p2.unlocked`, or `unlocked` for the whole source;
-    /// the arrays: `md_name`; and the logical volumes: `group-name`.
+    /// Returns the volumes in it, each with the end of its name: opened ones, decrypted: `p2.unlocked`, or `unlocked` for the whole
+    /// source; arrays: `md_name`; logical volumes: `group-name`; and what was found in these: `md_name.p1`, `group-name.unlocked`.
     ///
     /// # Errors
     ///
     /// If a volume lies beyond the source.
-    pub fn opened_volumes(&self) -> Result<Vec<(String, DynDevice)>> {
-        let mut volumes = Vec::new();
-        if let Some(unlocked) = &self.unlocked {
-            for volume in &unlocked.opened {
-                volumes.push((volume.suffix(), decrypted(unlocked, self.base.clone(), volume)?));
-            }
-        }
-        volumes.extend(self.logical.named(&logical::decrypted(&self.base, self.unlocked.as_ref()))?);
-        Ok(volumes)
+    pub fn inner_volumes(&self) -> Result<Vec<(String, DynDevice)>> {
+        self.stack.devices(self.base.clone())
     }
 
-    /// Returns the whole of it with the opened volumes decrypted in their places, and behind its end the arrays and logical volumes
-    /// that lie in several pieces.
+    /// Returns the whole of it with the opened volumes decrypted in their places, and behind its end the volumes that lie in several
+    /// pieces.
     ///
     /// # Errors
     ///
     /// If a volume lies beyond the source.
-    pub fn with_logical_volumes(&self) -> Result<DynDevice> {
-        self.logical.behind(self.decrypted())
+    pub fn with_inner_volumes(&self) -> Result<DynDevice> {
+        self.stack.over(self.base.clone())
     }
 
-    /// Returns the whole of it with the opened volumes decrypted in their places; what is on the disk, if no key was given.
-    pub fn decrypted(&self) -> DynDevice {
-        match &self.unlocked {
-            Some(unlocked) => unlocked.over(self.base.clone()),
-            None => self.device.clone(),
+    /// Returns the whole of it with the opened volumes decrypted in their places; what is on the disk, if no key opened one.
+    ///
+    /// # Errors
+    ///
+    /// As [`inner_volumes`](Self::inner_volumes).
+    pub fn decrypted(&self) -> Result<DynDevice> {
+        match self.stack.is_decrypted() {
+            true => self.stack.in_place(self.base.clone()),
+            false => Ok(self.device.clone()),
         }
     }
 
@@ -417,46 +451,41 @@ impl OpenedSource {
             );
         }
         self.layers.log();
-        drop((self.device, self.base, self.layers));
-        match self.closing {
-            Closing::Drive(drive) => Ok(drive.close().await?),
-            Closing::Filling(filling) => Ok(filling.close().await?),
-            Closing::Nothing => Ok(()),
+        drop((self.device, self.base, self.stack, self.layers));
+        for other in self.others {
+            drop((other.device, other.base, other.stack, other.layers));
+            other.closing.close().await?;
+        }
+        self.closing.close().await
+    }
+}
+
+impl Closing {
+    async fn close(self) -> Result<()> {
+        match self {
+            Self::Drive(drive) => Ok(drive.close().await?),
+            Self::Filling(filling) => Ok(filling.close().await?),
+            Self::Nothing => Ok(()),
         }
     }
 }
 
-/// The encrypted volumes, the arrays and the logical volumes of a drive, which is evidence unless it is written to.
-async fn volumes_of_drive(
-    device: &DynDevice,
-    access: &Access,
-    file: &DriveFile,
-) -> (Option<Arc<Unlocked>>, LogicalVolumes) {
-    let sector_bytes = file.image.as_ref().and_then(|image| image.sector_size);
-    let unlocked = unlocked(device, access, sector_bytes).await;
-    let places = match unlocked.is_none() && !access.writable && file.image.is_some() {
-        true => logical::places_by_table(device, sector_bytes).await,
-        false => Places::default(),
-    };
-    let logical = LogicalVolumes::find(device, places, unlocked.as_ref(), u64::MAX).await;
-    (unlocked, logical)
+async fn close_all(sources: Vec<OpenedSource>) -> Result<()> {
+    for source in sources {
+        source.close().await?;
+    }
+    Ok(())
 }
 
-/// The encrypted volumes of a device, if keys are to be tried on them.
-async fn unlocked(device: &DynDevice, access: &Access, sector_bytes: Option<u32>) -> Option<Arc<Unlocked>> {
-    let keys = access.unlock.as_ref()?;
-    Some(Arc::new(unlock(device, sector_bytes.into(), keys).await))
-}
-
-/// Whether more is known of a volume than its format: keys were tried on it, or it is a part of an array or a volume group.
-fn is_known_better(volume: &UnreadVolume, unlocked: Option<&Arc<Unlocked>>, logical: &LogicalVolumes) -> bool {
-    let is_used = logical.used.contains(&volume.partition);
-    is_used || unlocked.is_some_and(|unlocked| was_tried(unlocked, volume))
-}
-
-fn was_tried(unlocked: &Unlocked, volume: &UnreadVolume) -> bool {
-    let opened = unlocked.opened.iter().map(|opened| opened.partition);
-    opened.chain(unlocked.locked.iter().map(|locked| locked.partition)).any(|partition| partition == volume.partition)
+/// The names and the devices of other sources. Of two with one name, the second one has its number behind it.
+fn beside(others: &[OpenedSource]) -> Vec<(String, DynDevice)> {
+    let mut beside = Vec::<(String, DynDevice)>::new();
+    for (number, other) in (2..).zip(others) {
+        let is_taken = beside.iter().any(|(name, _)| *name == other.name);
+        let name = if is_taken { format!("{}_{number}", other.name) } else { other.name.clone() };
+        beside.push((name, other.base.clone()));
+    }
+    beside
 }
 
 /// What is in doubt about a source, and its volumes.

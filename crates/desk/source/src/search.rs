@@ -49,8 +49,8 @@ impl OpenedSource {
         (order, search): (&Order, &Arc<Search>),
         options: SearchOptions,
     ) -> Result<Searching> {
-        let device = self.decrypted();
-        if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.unlocked.is_none()) {
+        let device = self.decrypted()?;
+        if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.stack.unlocked.is_none()) {
             let SearchOptions { workers, lend, .. } = options;
             let options = NearOptions { workers, lend };
             let near = search_at_nodes(file, &device, (order, search), session, options).await?;

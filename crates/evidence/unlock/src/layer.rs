@@ -7,18 +7,31 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Io, Result};
 
 use crate::opened::Opened;
 
-/// The opened volumes of a device. Clones share them.
+/// Volumes of a device that were opened together. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct OpenedVolumes(Arc<[Opened]>);
+pub struct OpenedVolumes(Arc<[Opened]>);
 
 impl OpenedVolumes {
     /// Takes volumes that do not overlap, in any order.
-    pub fn new(mut volumes: Vec<Opened>) -> Self {
-        volumes.sort_by_key(|volume| volume.range());
+    pub(crate) fn new(mut volumes: Vec<Opened>) -> Self {
+        volumes.sort_by_key(Opened::range);
         Self(volumes.into())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Opened> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Shows them in `below`, which has the offsets of the device: each sector where it lies encrypted.
+    pub fn over(&self, below: DynDevice) -> DynDevice {
+        match self.is_empty() {
+            true => below,
+            false => Arc::new(Decrypted { below, volumes: self.clone() }),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Opened> {
         self.0.iter()
     }
 
@@ -53,15 +66,9 @@ impl OpenedVolumes {
 }
 
 /// A device in which the opened volumes read decrypted, each where it lies encrypted. Read-only.
-pub(crate) struct Decrypted {
+struct Decrypted {
     below: DynDevice,
     volumes: OpenedVolumes,
-}
-
-impl Decrypted {
-    pub fn over(below: DynDevice, volumes: OpenedVolumes) -> Self {
-        Self { below, volumes }
-    }
 }
 
 impl Layer for Decrypted {

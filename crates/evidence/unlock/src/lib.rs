@@ -1,6 +1,6 @@
 //! Encrypted volumes, opened with keys and read like any other volume.
 //!
-//! [`unlock()`] finds the locked volumes of a device, tries each key on each, and returns a layer in which the opened volumes read
+//! [`Unlocking`] tries each key on each of the volumes that it is given, and returns a layer in which the opened ones read
 //! decrypted, each sector where it lies encrypted. So the layers below it (a cache, prefetching) hold ciphertext only.
 //!
 //! A key counts only if the volume's own check confirms it. What cannot be read right, such as a conversion in progress, is refused
@@ -14,6 +14,7 @@
 //! | `cipher` | ciphers in the modes of volumes, in the caller's buffer |
 //! | `opened` | an opened volume: its parts, and reading them |
 //! | `layer` | the device in which they are shown |
+//! | [`Place`] | where a volume lies, and its name |
 //! | [`outcome`](Outcome) | which protector opened which volume, for logs and reports |
 
 #![forbid(unsafe_code)]
@@ -28,11 +29,14 @@ pub mod offline;
 mod opened;
 mod outcome;
 mod piece;
+mod place;
 mod refusal;
 mod unlock;
 mod veracrypt;
 
 pub use key::{KEYS_MAX, Keys};
+pub use layer::OpenedVolumes;
 pub use outcome::{LockedVolume, OpenedVolume, Outcome};
+pub use place::Place;
 pub use refusal::Refusal;
-pub use unlock::{StillLocked, Unlocked, unlock};
+pub use unlock::{Candidate, StillLocked, Unlocked, Unlocking};

@@ -1,46 +1,41 @@
-//! Finds the locked volumes of a device, and opens those that a key fits.
+//! Tries keys on the volumes of a device, and opens those that a key fits.
 
 use std::fmt;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, LVM2, identify};
-use cheetah_volume::partition::{SectorSize, read_tables};
+use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, identify};
 
 use crate::bitlocker;
 use crate::key::{DetachedHeader, Keys};
-use crate::layer::{Decrypted, OpenedVolumes};
+use crate::layer::OpenedVolumes;
 use crate::luks;
 use crate::opened::Opened;
 use crate::outcome::{LockedVolume, OpenedVolume, Outcome};
 use crate::piece::Piece;
+use crate::place::Place;
 use crate::refusal::{Refusal, Result};
 use crate::veracrypt;
 
-/// The maximum number of partitions that are examined.
-const PARTITIONS_MAX: usize = 64;
 /// What a volume is called that is tried as one of VeraCrypt: nothing tells.
 const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
 
-/// The locked volumes of a device, after each key was tried on each.
+/// The encrypted volumes of a device, after each key was tried on each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unlocked {
-    /// Those that are open, in the order of the partitions.
+    /// Those that are open, in the order in which they were found.
     pub opened: Vec<OpenedVolume>,
     /// Those that are not.
     pub locked: Vec<StillLocked>,
-    /// The physical volumes of LVM2 that are not encrypted: the numbers of their partitions, `None` for the whole device, and
-    /// their places.
-    pub physical: Vec<(Option<u32>, ByteRange)>,
-    /// The members of arrays of Linux that are not encrypted, in the same way.
-    pub members: Vec<(Option<u32>, ByteRange)>,
-    volumes: OpenedVolumes,
 }
 
 /// A volume that stays locked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StillLocked {
-    /// The number of its partition; `None` if it is the whole device.
+    /// The number of its partition; `None` if it is no partition.
     pub partition: Option<u32>,
+    /// The name of the volume that it is, or whose partition; empty for the device as a whole.
+    pub inside: String,
     /// Its format and identifiers.
     pub format: String,
     /// Why no key opened it.
@@ -48,11 +43,6 @@ pub struct StillLocked {
 }
 
 impl Unlocked {
-    /// Shows the opened volumes in `below`, which has the offsets of the device: each sector where it lies encrypted.
-    pub fn over(&self, below: DynDevice) -> DynDevice {
-        Arc::new(Decrypted::over(below, self.volumes.clone()))
-    }
-
     /// What the keys did, for logs and reports.
     pub fn outcome(&self) -> Outcome {
         Outcome { opened: self.opened.clone(), locked: self.locked.iter().map(StillLocked::described).collect() }
@@ -61,7 +51,8 @@ impl Unlocked {
 
 impl StillLocked {
     fn described(&self) -> LockedVolume {
-        LockedVolume { partition: self.partition, format: self.format.clone(), why: self.why.to_string() }
+        let Self { partition, inside, format, why } = self;
+        LockedVolume { partition: *partition, inside: inside.clone(), format: format.clone(), why: why.to_string() }
     }
 }
 
@@ -72,121 +63,198 @@ impl fmt::Display for StillLocked {
     }
 }
 
-/// Tries the keys on the locked volumes of a device: its partitions, or the whole of it. Reads some hundred KiB of each volume.
-pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unlocked {
-    let whole = (None, ByteRange::new(0, device.geometry().size));
-    let tables = read_tables(device, sectors).await;
-    let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
-    let has_partitions = !tables.partitions.is_empty();
-    let mut tried = Tried { device, keys, opened: Vec::new(), locked: Vec::new(), volumes: Vec::new() };
-    let (mut unnamed, mut physical, mut members) = (Vec::new(), Vec::new(), Vec::new());
-    for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
-        let identified = identify(device, range).await;
-        if let Some(format) = locked_format(&identified) {
-            tried.try_volume(partition, range, format).await;
-        } else if identified.formats.iter().any(|format| format.name == LVM2) {
-            physical.push((partition, range));
-        } else if identified.formats.iter().any(Format::is_linux_raid) {
-            members.push((partition, range));
-        } else if identified.formats.is_empty() && (partition.is_some() || !has_partitions) {
-            unnamed.push((partition, range));
-        }
-    }
-    for header in keys.headers() {
-        tried.try_header(header, &unnamed).await;
-    }
-    if keys.veracrypt().next().is_some() {
-        for (partition, range) in unnamed {
-            tried.try_unnamed(partition, range).await;
-        }
-    }
-    let Tried { mut opened, locked, volumes, .. } = tried;
-    opened.sort_by_key(|volume| volume.partition);
-    Unlocked { opened, locked, physical, members, volumes: OpenedVolumes::new(volumes) }
+/// A volume that was examined.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Where it lies.
+    pub place: Place,
+    /// What is known of its content.
+    pub content: Identified,
 }
 
-/// The format of a volume, if it is one that a key may open.
-fn locked_format(identified: &Identified) -> Option<&Format> {
-    identified.formats.iter().find(|format| matches!(format.name, LUKS | BITLOCKER))
+impl Candidate {
+    /// Examines a volume. Reads some hundred KiB of it.
+    pub async fn examine(device: &DynDevice, place: Place) -> Self {
+        let content = identify(&**device, place.range).await;
+        Self { place, content }
+    }
+
+    /// The format of the volume, if it is one that a key may open.
+    pub fn locked_format(&self) -> Option<&Format> {
+        locked_format(&self.content)
+    }
 }
 
-/// A device, and what the keys did so far.
-struct Tried<'a> {
-    device: &'a DynDevice,
+fn locked_format(content: &Identified) -> Option<&Format> {
+    content.formats.iter().find(|format| matches!(format.name, LUKS | BITLOCKER))
+}
+
+/// Tries keys on volumes, some of which may be found in others that were opened before.
+pub struct Unlocking<'a> {
     keys: &'a Keys,
-    opened: Vec<OpenedVolume>,
-    locked: Vec<StillLocked>,
-    volumes: Vec<Opened>,
+    headers: Vec<Header>,
+    unlocked: Unlocked,
+    /// Where the content lies of what is open.
+    ranges: Vec<ByteRange>,
 }
 
-impl Tried<'_> {
-    async fn try_volume(&mut self, partition: Option<u32>, range: ByteRange, format: &Format) {
-        let piece = Piece { device: Arc::clone(self.device), range };
-        let outcome = match (self.is_apart(range), format.name) {
+/// A header that is kept apart from its volume, and that a key opened.
+struct Header {
+    format: String,
+    unsealed: luks::Unsealed,
+    is_used: bool,
+}
+
+impl<'a> Unlocking<'a> {
+    /// Begins with the headers that are kept apart from their volumes.
+    pub async fn new(keys: &'a Keys) -> Self {
+        let mut unlocking = Self { keys, headers: Vec::new(), unlocked: Unlocked::default(), ranges: Vec::new() };
+        for header in keys.headers() {
+            unlocking.unseal(header).await;
+        }
+        unlocking
+    }
+
+    async fn unseal(&mut self, header: &DetachedHeader) {
+        let piece = header.piece();
+        let identified = identify(&*piece.device, piece.range).await;
+        let format = locked_format(&identified).map_or(LUKS.to_owned(), ToString::to_string);
+        let format = format!("{format}, whose header is in {}", header.name);
+        match luks::unseal(&piece, self.keys).await {
+            Ok(unsealed) => self.headers.push(Header { format, unsealed, is_used: false }),
+            Err(why) => self.unlocked.locked.push(alone(format, why)),
+        }
+    }
+
+    /// Tries the keys on volumes that were found together: on those that are locked, and on those that have no known format. Returns
+    /// the layer that shows those that a key opened. A volume that overlaps one that is open is refused, unless it was found in that.
+    pub async fn unlock(&mut self, device: &DynDevice, volumes: &[Candidate]) -> OpenedVolumes {
+        let mut turn = Turn { device, volumes: Vec::new(), opened: Vec::new() };
+        for volume in volumes {
+            if let Some(format) = volume.locked_format() {
+                self.try_volume(&mut turn, &volume.place, format).await;
+            }
+        }
+        let unnamed: Vec<_> =
+            volumes.iter().filter(|one| one.content.formats.is_empty()).map(|one| &one.place).collect();
+        self.try_headers(&mut turn, &unnamed).await;
+        if self.keys.veracrypt().next().is_some() {
+            for place in unnamed {
+                self.try_unnamed(&mut turn, place).await;
+            }
+        }
+        let Turn { mut opened, volumes, .. } = turn;
+        opened.sort_by_key(|volume| volume.partition);
+        self.ranges.extend(opened.iter().map(OpenedVolume::range));
+        self.unlocked.opened.extend(opened);
+        OpenedVolumes::new(volumes)
+    }
+
+    /// The volumes that are open so far.
+    pub fn opened(&self) -> &[OpenedVolume] {
+        &self.unlocked.opened
+    }
+
+    /// Returns what the keys did.
+    pub fn finish(self) -> Unlocked {
+        let Self { headers, mut unlocked, .. } = self;
+        let unused = headers.into_iter().filter(|header| !header.is_used);
+        unlocked.locked.extend(unused.map(|header| alone(header.format, Refusal::NoVolume)));
+        unlocked
+    }
+
+    async fn try_volume(&mut self, turn: &mut Turn<'_>, place: &Place, format: &Format) {
+        let piece = turn.piece(place);
+        let outcome = match (self.is_apart(turn, place.range), format.name) {
             (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
             (true, LUKS) => luks::open(&piece, self.keys).await,
             (true, _) => bitlocker::open(&piece, self.keys).await,
         };
-        let format = format.to_string();
-        match outcome {
-            Ok(volume) => self.add(partition, format, volume),
-            Err(why) => self.locked.push(StillLocked { partition, format, why }),
-        }
+        self.note(turn, place, format.to_string(), outcome);
     }
 
     /// Tries the passwords of VeraCrypt on a volume without a known format.
-    async fn try_unnamed(&mut self, partition: Option<u32>, range: ByteRange) {
-        if !self.is_apart(range) {
+    async fn try_unnamed(&mut self, turn: &mut Turn<'_>, place: &Place) {
+        if !self.is_apart(turn, place.range) {
             return;
         }
-        match veracrypt::open(&Piece { device: Arc::clone(self.device), range }, self.keys).await {
-            Ok(Some(volume)) => self.add(partition, "VeraCrypt".to_owned(), volume),
+        match veracrypt::open(&turn.piece(place), self.keys).await {
+            Ok(Some(volume)) => turn.add(place, "VeraCrypt".to_owned(), volume),
             Ok(None) => {}
-            Err(why) => self.locked.push(StillLocked { partition, format: MAYBE_VERACRYPT.to_owned(), why }),
+            Err(why) => self.note(turn, place, MAYBE_VERACRYPT.to_owned(), Err(why)),
         }
     }
 
-    /// Tries the header on the volumes without a known format: it belongs to those that have one when they are decrypted.
-    async fn try_header(&mut self, header: &DetachedHeader, unnamed: &[(Option<u32>, ByteRange)]) {
-        let piece = header.piece();
-        let identified = identify(&piece.device, piece.range).await;
-        let format = locked_format(&identified).map_or(LUKS.to_owned(), ToString::to_string);
-        let format = format!("{format}, whose header is in {}", header.name);
-        let mut outcome = luks::unseal(&piece, self.keys).await;
-        if let Ok(unsealed) = &outcome {
-            let before = self.opened.len();
-            for (partition, range) in unnamed {
-                if self.is_apart(*range) && self.has_format(unsealed.opened(*range)).await {
+    /// Tries headers on volumes without a known format: each belongs to those that have one when they are decrypted.
+    async fn try_headers(&mut self, turn: &mut Turn<'_>, unnamed: &[&Place]) {
+        for index in 0..self.headers.len() {
+            for place in unnamed {
+                if !self.is_apart(turn, place.range) {
+                    continue;
+                }
+                let header = &mut self.headers[index];
+                if turn.has_format(header.unsealed.opened(place.range)).await
                     // Decrypts as the one that was examined.
-                    if let Ok(volume) = unsealed.opened(*range) {
-                        self.add(*partition, format.clone(), volume);
-                    }
+                    && let Ok(volume) = header.unsealed.opened(place.range)
+                {
+                    header.is_used = true;
+                    turn.add(place, header.format.clone(), volume);
                 }
             }
-            if self.opened.len() == before {
-                outcome = Err(Refusal::NoVolume);
-            }
         }
-        if let Err(why) = outcome {
-            self.locked.push(StillLocked { partition: None, format, why });
+    }
+
+    fn note(&mut self, turn: &mut Turn<'_>, place: &Place, format: String, outcome: Result<Opened>) {
+        let Place { partition, inside, .. } = place.clone();
+        match outcome {
+            Ok(volume) => turn.add(place, format, volume),
+            Err(why) => self.unlocked.locked.push(StillLocked { partition, inside, format, why }),
         }
+    }
+
+    /// Whether what lies there is not open already: it overlaps nothing that is, or was found in its content.
+    fn is_apart(&self, turn: &Turn<'_>, range: ByteRange) -> bool {
+        let overlaps = |open: ByteRange| open.intersection(range).is_some();
+        let is_inside = |open: &ByteRange| !overlaps(*open) || open.contains(range);
+        self.ranges.iter().all(is_inside) && !turn.volumes.iter().any(|volume| overlaps(volume.range()))
+    }
+}
+
+fn alone(format: String, why: Refusal) -> StillLocked {
+    StillLocked { partition: None, inside: String::new(), format, why }
+}
+
+/// What is opened of volumes that were found together.
+struct Turn<'a> {
+    device: &'a DynDevice,
+    volumes: Vec<Opened>,
+    opened: Vec<OpenedVolume>,
+}
+
+impl Turn<'_> {
+    fn piece(&self, place: &Place) -> Piece {
+        Piece { device: Arc::clone(self.device), range: place.range }
+    }
+
+    fn add(&mut self, place: &Place, format: String, volume: Opened) {
+        let (range, protector) = (volume.range(), volume.protector().to_owned());
+        let Place { partition, inside, .. } = place.clone();
+        self.opened.push(OpenedVolume {
+            partition,
+            inside,
+            offset: range.offset,
+            size_bytes: range.len,
+            format,
+            protector,
+        });
+        self.volumes.push(volume);
     }
 
     /// Whether the content of a volume has a known format.
     async fn has_format(&self, volume: Result<Opened>) -> bool {
         let Ok(volume) = volume else { return false };
         let range = volume.range();
-        let decrypted = Decrypted::over(Arc::clone(self.device), OpenedVolumes::new(vec![volume]));
-        !identify(&decrypted, range).await.formats.is_empty()
-    }
-
-    fn is_apart(&self, range: ByteRange) -> bool {
-        self.volumes.iter().all(|volume| volume.range().intersection(range).is_none())
-    }
-
-    fn add(&mut self, partition: Option<u32>, format: String, volume: Opened) {
-        let (range, protector) = (volume.range(), volume.protector().to_owned());
-        self.opened.push(OpenedVolume { partition, offset: range.offset, size_bytes: range.len, format, protector });
-        self.volumes.push(volume);
+        let decrypted = OpenedVolumes::new(vec![volume]).over(Arc::clone(self.device));
+        !identify(&*decrypted, range).await.formats.is_empty()
     }
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assembly;
 mod checks;
 mod ext;
 mod fat;

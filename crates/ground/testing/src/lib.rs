@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod raid;
 pub mod reference;
 
 use std::io::Write as _;

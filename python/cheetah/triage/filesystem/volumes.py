@@ -30,6 +30,8 @@ _FAMILIES = {
     "hfs": "HFS", "iso9660": "ISO9660",
 }  # fmt: skip
 _WHOLE = "the whole source"
+_UNLOCKED = "unlocked"
+"""The end of the name of the content of an opened volume."""
 _UNKNOWN: tuple[Any, ...] = ((), (), (), None)
 """What a task says of opened, locked and logical volumes and of the size of the source if it says nothing."""
 
@@ -67,18 +69,49 @@ def task(
 ) -> Task:
     """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known. `opened`
     are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened. `logical` are
-    the arrays and logical volumes, as in `cheetah.Device.logical`, of a source of `size` bytes."""
+    the arrays, logical volumes and partitions in them, as in `cheetah.Device.logical`, of a source of `size` bytes."""
     has_logical = logical is not None and any(logical.values())
     if not opened and not locked and not has_logical:
         return Task("volumes", -1, (sector_size or 0,))
-    places = tuple(
-        (one["offset"], one["size_bytes"], f"{one['format']}, opened with {one['protector']}") for one in opened
-    )
-    if logical is None or not has_logical:
+    inner = {_holder(one): one for one in opened}
+    places = tuple(_innermost(one, inner) for one in opened if "inside" not in one)
+    volumes = [] if logical is None else logical["volumes"]
+    groups = [_listed(one, inner) for one in volumes]
+    # In another source, whose partitions are not listed themselves.
+    known = {one["label"] for one in volumes}
+    for holder, one in inner.items():
+        if "inside" in one and holder not in known and not holder.endswith(_UNLOCKED):
+            groups.append((*_innermost(one, inner, holder), False))
+    if not has_logical and not groups:
         return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
-    groups = tuple((one["offset"], one["size_bytes"], one["description"]) for one in logical["volumes"])
-    said = (*locked, *logical["not_opened"])
-    return Task("volumes", -1, (sector_size or 0, places, said, groups, size))
+    said = (*locked, *(() if logical is None else logical["not_opened"]))
+    return Task("volumes", -1, (sector_size or 0, places, said, tuple(groups), size))
+
+
+def _holder(opened: Mapping[str, Any]) -> str:
+    """Returns the name of the volume that an opened volume is encrypted in; none for the whole source."""
+    partition = f"p{opened['partition']}" if "partition" in opened else ""
+    return ".".join(filter(None, (opened.get("inside", ""), partition)))
+
+
+def _innermost(one: Mapping[str, Any], inner: Mapping[str, Mapping[str, Any]], what: str = "") -> tuple[int, int, str]:
+    """Returns the place and the description of the content of an opened volume; of another one that is encrypted in it, that
+    one's. `what` describes the volume that holds it."""
+    described = [what] if what else []
+    while True:
+        described.append(f"{one['format']}, opened with {one['protector']}")
+        found = inner.get(".".join(filter(None, (_holder(one), _UNLOCKED))))
+        if found is None:
+            return one["offset"], one["size_bytes"], ", ".join(described)
+        one = found
+
+
+def _listed(volume: Mapping[str, Any], inner: Mapping[str, Mapping[str, Any]]) -> tuple[int, int, str, bool]:
+    """Returns the place and the description of an array or a logical volume, or of what was opened in it, and whether another
+    volume is read from it."""
+    if volume["label"] in inner:
+        return (*_innermost(inner[volume["label"]], inner, volume["description"]), False)
+    return volume["offset"], volume["size_bytes"], volume["description"], volume.get("is_used", False)
 
 
 def find(worker: Worker, what: Task) -> Result:
@@ -98,10 +131,11 @@ def find(worker: Worker, what: Task) -> Result:
         finder.add(finder.opened_in(_extent(place)))
     for place in tables.others:
         finder.add_if_known(_extent(place))
-    for start, length, description in logical:
+    for start, length, description, is_used in logical:
         # A mirror whose superblock lies at its end begins where its partition does.
         if not finder.has_file_system_at(start):
-            finder.add(Extent(start, length, description, sector_size or 512, logical=True))
+            add = finder.add_if_known if is_used else finder.add
+            add(Extent(start, length, description, sector_size or 512, logical=True))
     whole = finder.opened_in(Extent(0, size, _WHOLE, sector_size or 512, partitioned=False), places)
     if not any(volume.start == whole.start for volume in finder.result.volumes):
         if finder.any_file_system():

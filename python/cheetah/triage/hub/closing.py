@@ -58,9 +58,15 @@ def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: 
     if stages.stopped:
         problems.insert(0, stages.stopped)
     settings, shared, found = opened.settings, opened.shared, opened.ledger.done
+    beside = {"beside": list(settings.beside)} if settings.beside else {}
     ranges = stages.ranges()
     return summary.RunFacts(
-        source={"name": opened.identity["name"], "size_bytes": opened.identity["size"], "uri": settings.source},
+        source={
+            "name": opened.identity["name"],
+            "size_bytes": opened.identity["size"],
+            "uri": settings.source,
+            **beside,
+        },
         volumes=stages.volumes,
         started=opened.started,
         ended=now(),

@@ -76,6 +76,9 @@ class Run:
         binding_settings = {**settings.binding(), "unlocked": shared.opened_volumes(), "versions": deciding()}
         if any(shared.logical.values()):
             binding_settings["logical"] = shared.logical
+        beside = [shared_source.identity(one, one) for one in settings.beside]
+        if beside:
+            binding_settings["beside"] = [{**one, "name": ""} for one in beside]
         again = folder.bind(identity, binding_settings)
         log = log_kept.enter_context(_closed_at_end(Custody(folder.path)))
         # Of a folder that is not bound yet, nothing is taken over.
@@ -115,6 +118,8 @@ class Run:
             "name": identity["name"],
             "size_bytes": identity["size"],
         }
+        if self._settings.beside:
+            source["beside"] = list(self._settings.beside)
         command = path_text.to_text(shlex.join(self._command))
         how = {"command": command, custody.BOUND_TO: custody.bound(binding), **versions()}
         log.begin(source, dict(self._settings.case), how, again)

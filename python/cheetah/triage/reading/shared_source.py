@@ -82,9 +82,10 @@ class SharedSource:
 def opened(settings: Settings) -> Iterator[SharedSource]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source. A source with keys is shared, too: no
-    worker gets them, and each is tried once. So is one with logical volumes in several pieces, which are put together once."""
+    worker gets them, and each is tried once. So is one with logical volumes in several pieces, which are put together once, and one
+    whose volumes lie on other sources, too."""
     is_here = _is_here(settings.source)
-    if is_here and not settings.unlock:
+    if is_here and not settings.unlock and not settings.beside:
         with cheetah.open(settings.source) as device:
             logical = device.logical
             if settings.scheduler is not None or all(one["offset"] < device.size for one in logical["volumes"]):
@@ -108,7 +109,7 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 logical=_in_one_piece(device.logical, device.size),
             )
         return
-    with cheetah.share(settings.source, cache=_cache_bytes(), unlock=settings.unlock) as share:
+    with cheetah.share(settings.source, cache=_cache_bytes(), unlock=settings.unlock, beside=settings.beside) as share:
         yield SharedSource(
             share.uri,
             _name(settings.source) if is_here else share.name,

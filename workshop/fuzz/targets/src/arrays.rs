@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
         member[place as usize..][..superblock.len()].copy_from_slice(superblock);
     }
     let disk = Arc::new(Memory::new(disk));
-    let found = arrays(&disk, MEMBER_BYTES).arrays;
+    let found = arrays(&disk, MEMBER_BYTES).volumes;
     let below: DynDevice = disk;
     for array in found {
         let is_within = |range: ByteRange| !range.is_empty() && range.fits(below.geometry().size);

@@ -1,13 +1,13 @@
-//! Acquiring an opened volume of an image or a disk: its content, decrypted.
+//! Acquiring a volume of an image or a disk: its content, decrypted if it was encrypted.
 
 use std::sync::Arc;
 
-use cheetah_custody::{CustodyLog, Decrypted, verify_log};
+use cheetah_custody::{ContentOf, CustodyLog, Decrypted, VolumeOf, verify_log};
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{CaseData, Hashes, Identity, Source, SourceFile, spec};
-use cheetah_source::{OpenedAlone, VolumeChoice, alone};
+use cheetah_source::{InnerVolume, OpenedAlone, VolumeChoice, VolumeStack, alone};
 use futures::FutureExt as _;
 
 use super::begin::is_same_file;
@@ -25,12 +25,12 @@ pub struct DecryptOrder {
     pub into: Destination,
 }
 
-/// Acquires an opened volume, with the options of `request`, whose source and destinations do not count. The custody log and the
-/// report say that it is decrypted, and of what, with the hashes of that.
+/// Acquires a volume, with the options of `request`, whose source and destinations do not count. The custody log and the
+/// report say what it is, and of what, with the hashes of that.
 ///
 /// # Errors
 ///
-/// As [`acquire`], and if no key opens the volume.
+/// As [`acquire`], and if the volume is not found, or no key opens it.
 pub async fn decrypt(
     order: DecryptOrder,
     request: &Request,
@@ -51,19 +51,19 @@ async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
     let DecryptOrder { of, choice, into } = order;
     let evidence = of().await?;
     let (identity, files) = (evidence.source.identity.clone(), evidence.source.files.clone());
-    let OpenedAlone { evidence, volume, unlocked } = choice.open(evidence).await?;
+    let OpenedAlone { evidence, volume, stack } = choice.open(evidence).await?;
     let is_read = |file: &SourceFile| is_same_file(&path_to_text(&file.path), &into);
     if is_same_file(&identity.location, &into) || files.iter().any(is_read) {
         return Err(Error::misuse(format!("{into} is the source itself, which is never written; choose another name")));
     }
     let e01 = noted(&request.e01, &evidence.source);
-    let (location, opened) = (identity.location.clone(), volume.clone());
-    let decrypted = Decrypted { of: location, hashes: hashes_of(identity, request), volume };
+    let location = identity.location.clone();
+    let content = content_of((location, hashes_of(identity, request)), &stack, &volume);
     // The keys are tried once: whether it is the same source whenever it is opened again, the acquisition finds out.
-    let unlocked = Arc::new(unlocked);
+    let found = Arc::new((stack, volume));
     let source: Opener = Arc::new(move || {
-        let (of, unlocked, volume) = (of.clone(), Arc::clone(&unlocked), opened.clone());
-        async move { alone(of().await?, &unlocked, &volume) }.boxed()
+        let (of, found) = (of.clone(), Arc::clone(&found));
+        async move { alone(of().await?, &found.0, &found.1) }.boxed()
     });
     Ok(Request {
         source,
@@ -71,9 +71,24 @@ async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
         e01,
         window_bytes: None,
         unlock: None,
-        decrypted: Some(decrypted),
+        content: Some(content),
         ..request.clone()
     })
+}
+
+/// Says of what an image with the content of a volume is made: the image or disk that holds it, with its hashes, and the volume.
+pub fn content_of((of, hashes): (String, Hashes), stack: &VolumeStack, volume: &InnerVolume) -> ContentOf {
+    match volume.opened() {
+        Some(opened) => ContentOf::Decrypted(Decrypted { of, hashes, volume: opened.clone() }),
+        None => ContentOf::Volume(VolumeOf {
+            of,
+            hashes,
+            name: volume.name.clone(),
+            description: volume.description(),
+            size_bytes: volume.range.len,
+            opened: stack.unlocked.as_ref().map(|unlocked| unlocked.opened.clone()).unwrap_or_default(),
+        }),
+    }
 }
 
 /// The options of an E01 whose notes say that it is decrypted, as far as there is space for that.

@@ -27,7 +27,7 @@ mod run;
 mod side_files;
 
 pub use begin::discard;
-pub use decrypt::{DecryptOrder, decrypt};
+pub use decrypt::{DecryptOrder, content_of, decrypt};
 pub use run::acquire;
 
 pub use crate::report::{Report, SinkReport};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cheetah_custody::acquisition_report::REPORT;
-use cheetah_custody::{CustodyEvent, Decrypted, FileRead};
+use cheetah_custody::{ContentOf, CustodyEvent, FileRead};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::DriveFile;
@@ -68,7 +68,7 @@ pub async fn acquire(
         }
     };
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
-    let volumes = Volumes { unlocked, decrypted: request.decrypted.clone() };
+    let volumes = Volumes { unlocked, content: request.content.clone() };
     volumes.record(&mut recorder)?;
     let doubts = cheetah_source::doubts(&evidence.source, request.session.timeout).await;
     if !doubts.is_empty() {
@@ -146,22 +146,23 @@ pub async fn acquire(
 /// Tries the keys on the volumes of the source, if there are any.
 async fn unlocked(request: &Request, evidence: &Evidence) -> Result<Option<UnlockOutcome>> {
     let Some(choice) = &request.unlock else { return Ok(None) };
-    choice.find(&evidence.source).await.map(|(unlocked, _)| Some(unlocked.outcome()))
+    let (stack, _) = choice.find(&evidence.source).await?;
+    Ok(stack.unlocked.map(|unlocked| unlocked.outcome()))
 }
 
 /// What is known of encrypted volumes, for the logs and the report.
 struct Volumes {
     /// What the keys did to the volumes of the source.
     unlocked: Option<UnlockOutcome>,
-    /// Of what the source is the decrypted content.
-    decrypted: Option<Decrypted>,
+    /// Of what the source is the content, if it is that of a volume.
+    content: Option<ContentOf>,
 }
 
 impl Volumes {
     fn record(&self, recorder: &mut Recorder<'_>) -> Result<()> {
         let unlocked = self.unlocked.clone().map(|outcome| CustodyEvent::Unlocked(Box::new(outcome)));
-        let decrypted = self.decrypted.clone().map(|decrypted| CustodyEvent::Decrypted(Box::new(decrypted)));
-        unlocked.iter().chain(&decrypted).try_for_each(|event| recorder.record(event))
+        let content = self.content.as_ref().map(ContentOf::event);
+        unlocked.iter().chain(&content).try_for_each(|event| recorder.record(event))
     }
 }
 
@@ -271,13 +272,19 @@ impl Finished {
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
         state.bad.into_iter().for_each(|bad: BadRange| bad.push(&mut unreadable));
+        let (decrypted, volume) = match volumes.content {
+            Some(ContentOf::Decrypted(decrypted)) => (Some(decrypted), None),
+            Some(ContentOf::Volume(volume)) => (None, Some(volume)),
+            None => (None, None),
+        };
         let seconds = active.as_secs_f64();
         Report {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
             doubts,
             unlocked: volumes.unlocked,
-            decrypted: volumes.decrypted,
+            decrypted,
+            volume,
             files,
             size: state.at,
             // The stored hashes are of content that is not there.

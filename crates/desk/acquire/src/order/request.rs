@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_custody::{Custodian, Decrypted, SigningKey};
+use cheetah_custody::{ContentOf, Custodian, SigningKey};
 use cheetah_drive::Session;
 use cheetah_error::{Error, Result};
 use cheetah_image::HashChoice;
@@ -108,10 +108,10 @@ pub struct Request {
     pub restart: bool,
     /// Replace existing images, and the image that a drive holds.
     pub force: bool,
-    /// The encrypted volume of the source that must open before anything is acquired.
+    /// The volume of the source that must be found, and open, before anything is acquired.
     pub unlock: Option<VolumeChoice>,
-    /// Of what the source is the decrypted content, if it is that.
-    pub decrypted: Option<Decrypted>,
+    /// Of what the source is the content, if it is that of a volume.
+    pub content: Option<ContentOf>,
     /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,
     /// Keeps what is known of custody logs elsewhere.
@@ -140,7 +140,7 @@ impl Request {
             restart: false,
             force: false,
             unlock: None,
-            decrypted: None,
+            content: None,
             key: None,
             custodian: Custodian::default(),
         }

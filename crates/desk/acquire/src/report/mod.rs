@@ -4,7 +4,7 @@ mod text;
 
 use std::path::PathBuf;
 
-use cheetah_custody::{Decrypted, FileRead, Head};
+use cheetah_custody::{Decrypted, FileRead, Head, VolumeOf};
 use cheetah_drive::recognise::Opening;
 use cheetah_image::{BadRange, CaseData, HashKind, Hashes, Identity};
 use cheetah_source::{LinkCounters, UnlockOutcome};
@@ -28,6 +28,9 @@ pub struct Report {
     /// If this is an image of the content of an opened volume: of what it was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decrypted: Option<Decrypted>,
+    /// If this is an image of the content of another volume that was found in a source: of what it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeOf>,
     /// The files that the source was read from, each with its own hash.
     pub files: Vec<FileRead>,
     /// The case data.

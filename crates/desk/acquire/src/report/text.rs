@@ -64,12 +64,19 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Encrypted volumes: which is which.
+    /// Volumes: which is which.
     fn volumes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(unlocked) = &self.unlocked {
             line(f, "image of", "what is on the disk: encrypted volumes are encrypted in it")?;
             unlocked.opened.iter().try_for_each(|volume| line(f, "opened", volume))?;
             unlocked.locked.iter().try_for_each(|volume| line(f, "locked", volume))?;
+        }
+        if let Some(volume) = &self.volume {
+            line(f, "image of", "the content of a volume that was found on a disk: it is not what is on the disk")?;
+            line(f, "volume", format_args!("{}: {}", volume.name, volume.description))?;
+            volume.opened.iter().try_for_each(|opened| line(f, "opened", opened))?;
+            line(f, "found in", &volume.of)?;
+            volume.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))?;
         }
         let Some(decrypted) = &self.decrypted else { return Ok(()) };
         line(f, "image of", "the content of an encrypted volume, DECRYPTED: it is not what is on the disk")?;

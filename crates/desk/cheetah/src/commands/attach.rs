@@ -15,6 +15,7 @@ use cheetah_source::{Access, OpenedSource, Shown, nodes_here};
 use cheetah_volume::partition::read_tables;
 
 use super::options::{AccessArgs, source, warn_of};
+use super::unlock::WhichArgs;
 use super::{attached, background, lazy};
 use crate::answers::access as answers;
 use crate::desk::Desk;
@@ -39,7 +40,7 @@ each of its partitions. Needs root, and the kernel's module nbd (modprobe nbd); 
 The device is read-only, unless --writable. For file systems that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. If this process dies, programs that use the device wait for --grace \
 seconds; the same command with --resume continues to serve them. With --unlock, the device is the encrypted volume that a \
-key opens, decrypted, and not the disk.
+key opens, decrypted, and not the disk; with --volume, it is the logical volume, the array or another volume of that name.
 
   cheetah attach case42.drive --background
   mount -o ro /dev/nbd0p1 /mnt/case42
@@ -73,9 +74,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES")]
     sector_size: Option<u32>,
 
-    /// The number of the partition whose volume is attached, if --unlock opens several
-    #[arg(long, value_name = "N", requires = "unlock")]
-    partition: Option<u32>,
+    #[command(flatten)]
+    which: WhichArgs,
 
     /// Return once attached; `cheetah detach /dev/nbdN` ends it
     #[arg(long)]
@@ -121,10 +121,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         background::leave_terminal()?;
     }
     let access = args.access.get(&args.source, desk, ui).await?;
-    let shown = match access.unlock {
-        Some(_) => Shown::Volume { partition: args.partition },
-        None => Shown::Source,
-    };
+    let shown = args.which.which(access.unlock.is_some()).map_or(Shown::Source, Shown::Volume);
     let access = Access { shown, ..access };
     if access.writable {
         refuse_own_nodes(&args.source).await?;
@@ -136,7 +133,11 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let options = AttachOptions {
         writable: use_of.writes(),
         sector_bytes: sector_bytes(&args, &opened, ui).await,
-        identifier: attached::identifier(&opened.identity, opened.volume.as_ref(), use_of),
+        identifier: attached::identifier(
+            &opened.identity,
+            opened.volume.as_ref().map(|volume| volume.name.as_str()),
+            use_of,
+        ),
         timeout,
         grace: Duration::from_secs(args.grace),
         read_ahead_bytes: if opened.is_foreseen() { READ_AHEAD_FORESEEN_BYTES } else { READ_AHEAD_BYTES },

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use cheetah_device::path_text::text_to_path;
 use cheetah_image::{Identity, Kind};
-use cheetah_source::{Access, OpenedVolume};
+use cheetah_source::Access;
 use serde::Serialize;
 
 /// Digits of the digest in an identifier: those of 128 bits.
@@ -46,14 +46,14 @@ impl Use {
 }
 
 /// Returns a text that is the same for each opening of the same evidence for the same use: `cheetah:read:drive:` and the
-/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity. An opened volume of it adds which one it is.
-pub fn identifier(identity: &Identity, volume: Option<&OpenedVolume>, how: Use) -> String {
+/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity. A volume of it adds its name.
+pub fn identifier(identity: &Identity, volume: Option<&str>, how: Use) -> String {
     let kind = identity.kind;
     let what = match (&identity.serial, kind) {
         (Some(id), Kind::Drive) => id.chars().filter(char::is_ascii_alphanumeric).take(DIGITS).collect(),
         _ => digest(identity),
     };
-    let which = volume.map_or(String::new(), |volume| format!(":{}", volume.suffix()));
+    let which = volume.map_or(String::new(), |name| format!(":{name}"));
     format!("cheetah:{}:{kind}:{what}{which}", how.name())
 }
 
@@ -95,8 +95,7 @@ mod tests {
         assert_eq!(identifier(&drive, None, Use::Read), "cheetah:read:drive:0123456789abcdef0123456789abcdef");
         assert_eq!(identifier(&drive, None, Use::Read), identifier(&moved, None, Use::Read));
         assert_ne!(identifier(&drive, None, Use::Read), identifier(&drive, None, Use::Write));
-        let volume = OpenedVolume { partition: Some(2), ..OpenedVolume::default() };
-        assert!(identifier(&drive, Some(&volume), Use::Read).ends_with("cdef:p2.unlocked"));
+        assert!(identifier(&drive, Some("p2.unlocked"), Use::Read).ends_with("cdef:p2.unlocked"));
     }
 
     #[test]

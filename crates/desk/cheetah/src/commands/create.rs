@@ -44,7 +44,8 @@ The drive file describes the drive: anyone with the file and access to the nodes
 reserved, unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or \
 linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
 drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source. With --from and \
---unlock, the drive gets the content of the encrypted volume that a key opens, decrypted, and has its size.
+--unlock, the drive gets the content of the encrypted volume that a key opens, decrypted, and has its size; with --volume, that of \
+the logical volume, the array or another volume of that name.
 
 A load stops at a range that is unreadable, or corrupt in a source that is an image, and the drive is not made, unless \
 --max-errors allows more. The drive then fails reads of such ranges, and NAME.drive.map lists them; the exit code is 3.
@@ -235,9 +236,12 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
 /// Fails if `--unlock` is given where it does not help.
 fn check_unlock(args: &Args) -> Result<()> {
     match (args.unlock.is_given(), &args.from, args.lazy) {
-        (true, None, _) => Err(Failure::misused("--unlock opens a volume of an image: name that with --from")),
+        (true, None, _) => {
+            Err(Failure::misused("--unlock and --volume select a volume of an image: name that with --from"))
+        }
         (true, _, true) => Err(Failure::misused(
-            "a drive that is filled while it is used keeps no key to open a volume with: leave out --lazy, or --unlock",
+            "a drive that is filled while it is used is filled with all of its source, and keeps no key: leave out --lazy, or --unlock \
+             and --volume",
         )),
         _ => Ok(()),
     }

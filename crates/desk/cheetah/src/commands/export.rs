@@ -27,7 +27,7 @@ Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name
 it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the \
 drive. A drive created with --lazy fills while it is exported. An encrypted partition that --unlock opens is a further \
 export, NAME.pN.unlocked, and so are each logical volume of LVM2, NAME.GROUP-NAME, and each array of Linux's software RAID, \
-NAME.md_NAME.
+NAME.md_NAME. What is found in these is a further export, too: NAME.md_NAME.p1. --with names other disks that such volumes lie on.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900
@@ -69,7 +69,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
 async fn offer((args, desk): (&Args, &Desk), opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, tls, uri) = listen(args, &opened.name, desk).await?;
     let size = Size(opened.size());
-    let exports = WithOpenedVolumes::of(opened)?;
+    let exports = WithInnerVolumes::of(opened)?;
     let value = answers::Export::Ready {
         filling: opened.filled().is_some(),
         name: &opened.name,
@@ -91,24 +91,24 @@ async fn offer((args, desk): (&Args, &Desk), opened: &OpenedSource, stop: &mut S
     }
 }
 
-/// A source, and the encrypted volumes of it that were opened.
-struct WithOpenedVolumes {
+/// A source, and the volumes that were found in it.
+struct WithInnerVolumes {
     source: SingleExport,
     volumes: Vec<SingleExport>,
 }
 
-impl WithOpenedVolumes {
+impl WithInnerVolumes {
     fn of(opened: &OpenedSource) -> Result<Self> {
         let named = |(name, device): (String, DynDevice)| {
             SingleExport::described_by_name(format!("{}.{name}", opened.name), device)
         };
-        let volumes = opened.opened_volumes()?.into_iter().map(named).collect();
+        let volumes = opened.inner_volumes()?.into_iter().map(named).collect();
         let source = SingleExport::described_by_name(opened.name.clone(), opened.device.clone());
         Ok(Self { source, volumes })
     }
 }
 
-impl Exports for WithOpenedVolumes {
+impl Exports for WithInnerVolumes {
     fn list(&self) -> Vec<String> {
         std::iter::once(&self.source).chain(&self.volumes).map(|export| export.name.clone()).collect()
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cheetah_acquire::acquire::content_of;
 use cheetah_acquire::load::{LoadRequest, Loaded};
 use cheetah_acquire::order::{ErrorsMax, Opener};
-use cheetah_custody::{Decrypted, FillLog};
+use cheetah_custody::{ContentOf, FillLog};
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_device::{DynDevice, Size};
@@ -161,8 +162,8 @@ pub struct OpenImage {
     source: cheetah_image::Source,
     named: String,
     reopen: Opener,
-    /// If it is the content of an opened volume: of what, and what the keys did.
-    decrypted: Option<(UnlockOutcome, Decrypted)>,
+    /// If it is the content of a volume: what the keys did, if any were given, of what it is, and what it is in words.
+    content: Option<(Option<UnlockOutcome>, ContentOf, String)>,
 }
 
 impl OpenImage {
@@ -178,17 +179,18 @@ impl OpenImage {
         });
         let evidence = open(text, &options).await?;
         let Some(choice) = volume else {
-            return Ok(Self { source: evidence.source, named: text.to_owned(), reopen, decrypted: None });
+            return Ok(Self { source: evidence.source, named: text.to_owned(), reopen, content: None });
         };
         let Identity { location, hashes, .. } = evidence.source.identity.clone();
-        let OpenedAlone { evidence, volume, unlocked } = choice.open(evidence).await?;
-        let (source, decrypted) = (evidence.source, Decrypted { of: location, hashes, volume });
-        Ok(Self {
-            named: source.identity.location.clone(),
-            source,
-            reopen,
-            decrypted: Some((unlocked.outcome(), decrypted)),
-        })
+        let OpenedAlone { evidence, volume, stack } = choice.open(evidence).await?;
+        let source = evidence.source;
+        let said = match volume.opened() {
+            Some(opened) => format!("{location}: {opened}"),
+            None => format!("{location}: {}", volume.sized_description()),
+        };
+        let content = content_of((location, hashes), &stack, &volume);
+        let outcome = stack.unlocked.map(|unlocked| unlocked.outcome());
+        Ok(Self { named: source.identity.location.clone(), source, reopen, content: Some((outcome, content, said)) })
     }
 
     /// Returns its content.
@@ -235,9 +237,9 @@ pub async fn load(
     SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
     let log = FillLog::beside(&file.path, &desk.custodian);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
-    if let Some((outcome, decrypted)) = &source.decrypted {
-        ui.note(OneLine(format_args!("{}: {}", decrypted.of, decrypted.volume)));
-        log.decrypted(outcome.clone(), decrypted.clone())?;
+    if let Some((outcome, content, said)) = &source.content {
+        ui.note(OneLine(said));
+        log.volume(outcome.clone(), content)?;
     }
     let doubts = doubts(&source.source, how.session.timeout).await;
     warn_of_doubts(&doubts, ui);

@@ -32,12 +32,14 @@ case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.ra
 images. The files are read-only, unless --writable. Only you can use them, also if you are root, unless --allow-other. For tools that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted. An encrypted \
 partition that --unlock opens is also there decrypted, as DIR/case42.pN.unlocked.raw, and each logical volume of LVM2 as \
-DIR/case42.GROUP-NAME.raw. An array of Linux's software RAID whose members are in it is there as DIR/case42.md_NAME.raw.
+DIR/case42.GROUP-NAME.raw. An array of Linux's software RAID whose members are in it is there as DIR/case42.md_NAME.raw. \
+What is found in these is there, too, as DIR/case42.md_NAME.p1.raw. --with names other disks that such volumes lie on.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
   cheetah mount disk.raw /mnt/disk --background
-  cheetah mount laptop.E01 /mnt/laptop --unlock keys.txt")]
+  cheetah mount laptop.E01 /mnt/laptop --unlock keys.txt
+  cheetah mount raid1.E01 /mnt/raid --with raid2.E01 --with raid3.E01")]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
     /// iscsi://, https:// or s3:// URI
@@ -86,7 +88,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
         allow_other: args.allow_other,
-        besides: opened.opened_volumes()?,
+        besides: opened.inner_volumes()?,
         read_ahead_bytes: match opened.identity.kind {
             // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
             // follow.

@@ -16,9 +16,7 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, Session, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{
-    Access, CacheOption, Keys, LogicalVolumes, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive,
-};
+use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive};
 use cheetah_tls::CredentialSet;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -309,10 +307,15 @@ pub struct AccessArgs {
     #[arg(long, value_enum, default_value_t = Switch::On)]
     foresight: Switch,
 
-    /// Open encrypted volumes (LUKS, BitLocker) with the keys in this file, one a line: passphrases, recovery passwords, keys in
-    /// hexadecimal digits; or with the file itself, a key file, startup key (.BEK) or header. May be given several times
+    /// Open encrypted volumes (LUKS, BitLocker, VeraCrypt) with the keys in this file, one a line: passphrases, recovery passwords,
+    /// keys in hexadecimal digits, veracrypt:PASSWORD; or with the file itself, a key file, startup key (.BEK) or header. May be
+    /// given several times
     #[arg(long, value_name = "KEY-FILE", conflicts_with = "writable", value_hint = clap::ValueHint::FilePath)]
     unlock: Vec<PathBuf>,
+
+    /// Another source that has parts of the same arrays and volume groups: the image of another disk. May be given several times
+    #[arg(long = "with", value_name = "SOURCE", conflicts_with = "writable", value_parser = source())]
+    others: Vec<String>,
 
     /// Take the lease (to write, or to fill a lazy drive) from its holder, whose requests are refused from then on
     #[arg(long)]
@@ -361,6 +364,7 @@ impl AccessArgs {
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             in_order: false,
             shown: Shown::Source,
+            with: self.others.clone(),
             unlock: match &self.unlock[..] {
                 [] => None,
                 files => Some(Arc::new(Keys::read(files)?)),
@@ -447,16 +451,16 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     }
 }
 
-/// Names the arrays and logical volumes, and what of them is not opened.
+/// Names the arrays, logical volumes and partitions that were found in volumes, and what of them is not opened.
 fn warn_of_groups(opened: &OpenedSource, ui: Ui) {
-    let LogicalVolumes { volumes, not_opened, .. } = &opened.logical;
-    volumes.iter().for_each(|one| ui.note(format_args!("{}: {}", opened.name, one.description())));
-    not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{}: {why}", opened.name))));
+    let found = opened.stack.volumes.iter().filter(|one| one.opened().is_none());
+    found.for_each(|one| ui.note(format_args!("{}: {}", opened.name, one.sized_description())));
+    opened.stack.not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{}: {why}", opened.name))));
 }
 
 /// Says what the keys opened, and what stays locked.
 fn warn_of_locks(opened: &OpenedSource, ui: Ui) {
-    let Some(unlocked) = &opened.unlocked else { return };
+    let Some(unlocked) = &opened.stack.unlocked else { return };
     unlocked.opened.iter().for_each(|volume| ui.note(OneLine(format_args!("{}: {volume}", opened.name))));
     unlocked.outcome().failures().iter().for_each(|failure| ui.warn(format_args!("{}: {failure}", opened.name)));
 }

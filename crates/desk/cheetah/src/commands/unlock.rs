@@ -1,40 +1,63 @@
-//! The options of verbs that read an encrypted volume in place of the source that holds it.
+//! The options of verbs that read a volume in place of the source that holds it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_source::{Keys, VolumeChoice};
+use cheetah_source::{Keys, VolumeChoice, WhichVolume};
 
 use crate::failure::Result;
 
 /// The keys, and the volume.
 #[derive(Debug, Clone, clap::Args)]
 pub struct UnlockArgs {
-    /// Open encrypted volumes (LUKS, BitLocker) with the keys in this file, one a line: passphrases, recovery passwords, keys in
-    /// hexadecimal digits; or with the file itself, a key file, startup key (.BEK) or header. May be given several times
+    /// Open encrypted volumes (LUKS, BitLocker, VeraCrypt) with the keys in this file, one a line: passphrases, recovery passwords,
+    /// keys in hexadecimal digits, veracrypt:PASSWORD; or with the file itself, a key file, startup key (.BEK) or header. May be
+    /// given several times
     #[arg(long, value_name = "KEY-FILE", value_hint = clap::ValueHint::FilePath)]
     unlock: Vec<PathBuf>,
 
-    /// The number of the partition whose volume is meant, if several are opened
-    #[arg(long, value_name = "N", requires = "unlock")]
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
+/// The volume.
+#[derive(Debug, Clone, clap::Args)]
+pub struct WhichArgs {
+    /// The number of the partition whose volume is meant, if --unlock opens several
+    #[arg(long, value_name = "N", requires = "unlock", conflicts_with = "volume")]
     partition: Option<u32>,
+
+    /// The volume that is meant, as mount names it: a logical volume (vg-home), an array (md0), a partition in one (md0.p1), or an
+    /// opened volume (p2.unlocked)
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+}
+
+impl WhichArgs {
+    /// The volume that is meant; `None` if neither keys are given nor a volume is named.
+    pub fn which(&self, has_keys: bool) -> Option<WhichVolume> {
+        match (&self.volume, self.partition) {
+            (Some(name), _) => Some(WhichVolume::Named(name.clone())),
+            (None, Some(number)) => Some(WhichVolume::OpenedPartition(number)),
+            (None, None) => has_keys.then_some(WhichVolume::Opened),
+        }
+    }
 }
 
 impl UnlockArgs {
-    /// Whether keys are given.
+    /// Whether a volume is meant.
     pub fn is_given(&self) -> bool {
-        !self.unlock.is_empty()
+        self.which.which(!self.unlock.is_empty()).is_some()
     }
 
-    /// Reads the keys; `None` if none are given.
+    /// Reads the keys; `None` if the source as a whole is meant.
     ///
     /// # Errors
     ///
     /// If a key file cannot be read.
     pub fn choice(&self) -> Result<Option<VolumeChoice>> {
-        if !self.is_given() {
-            return Ok(None);
-        }
-        Ok(Some(VolumeChoice { keys: Arc::new(Keys::read(&self.unlock)?), partition: self.partition }))
+        let Some(which) = self.which.which(!self.unlock.is_empty()) else { return Ok(None) };
+        let keys = (!self.unlock.is_empty()).then(|| Keys::read(&self.unlock)).transpose()?;
+        Ok(Some(VolumeChoice { keys: keys.map(Arc::new), which }))
     }
 }

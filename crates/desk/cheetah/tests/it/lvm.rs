@@ -14,7 +14,7 @@ use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, noise, te
 const PHYSICAL: u64 = 24 * MIB;
 
 /// A volume group that LVM2 makes on files, without the kernel's device mapper: nothing is activated.
-struct Group {
+pub struct Group {
     images: Vec<String>,
     disks: Vec<String>,
     config: String,
@@ -22,7 +22,7 @@ struct Group {
 
 impl Group {
     /// A group of `count` physical volumes; `None` if it cannot be made here.
-    fn new(desk: &Desk, count: usize) -> Option<Self> {
+    pub fn new(desk: &Desk, count: usize) -> Option<Self> {
         if !need::root_and_loop() || !need::programs(&["vgcreate", "lvcreate", "lvs", "losetup"]) {
             return None;
         }
@@ -46,16 +46,16 @@ impl Group {
         Some(group)
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> String {
+    pub fn run(&self, program: &str, args: &[&str]) -> String {
         tool(program, &[&["--config", &self.config], args].concat()).ok().out()
     }
 
-    fn add(&self, name: &str, args: &[&str]) {
+    pub fn add(&self, name: &str, args: &[&str]) {
         self.run("lvcreate", &[&["-an", "-Zn", "-Wn", "-y", "-n", name], args].concat());
     }
 
     /// Writes `content` to where LVM2 says that the linear volume lies.
-    fn plant(&self, name: &str, content: &[u8]) {
+    pub fn plant(&self, name: &str, content: &[u8]) {
         let volume = format!("vg-case/{name}");
         let rows = self.run("lvs", &["--segments", "--noheadings", "-o", "seg_pe_ranges", &volume]);
         let mut at = 0;
@@ -72,9 +72,14 @@ impl Group {
     }
 
     /// The physical volumes, after the kernel has let them go.
-    fn finish(mut self) -> Vec<Vec<u8>> {
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
         self.detach();
         self.images.iter().map(|image| fs::read(image).unwrap()).collect()
+    }
+
+    /// The block devices of the physical volumes.
+    pub fn disks(&self) -> Vec<String> {
+        self.disks.clone()
     }
 
     fn detach(&mut self) {
@@ -96,7 +101,7 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
 }
 
 /// An ext4 with some files.
-fn ext4(desk: &Desk, mib: u64) -> Option<Vec<u8>> {
+pub fn ext4(desk: &Desk, mib: u64) -> Option<Vec<u8>> {
     if !need::programs(&["mkfs.ext4", "fls"]) {
         return None;
     }

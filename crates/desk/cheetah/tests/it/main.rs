@@ -65,6 +65,7 @@ mod slow_links;
 mod snapshots;
 mod sources;
 mod space;
+mod stacked;
 mod static_binary;
 mod survive;
 mod thin;

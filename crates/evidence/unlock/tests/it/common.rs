@@ -7,8 +7,8 @@ use std::sync::Arc;
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_testing::evidence;
-use cheetah_unlock::{Keys, Refusal, Unlocked, unlock};
-use cheetah_volume::partition::SectorSize;
+use cheetah_unlock::{Candidate, Keys, OpenedVolume, OpenedVolumes, Place, Refusal, StillLocked, Unlocked, Unlocking};
+use cheetah_volume::partition::read_partitions;
 use sha2::{Digest as _, Sha256};
 
 /// The content of a packed real image; `None` if it is missing.
@@ -23,9 +23,40 @@ pub fn device(content: &[u8]) -> DynDevice {
     Arc::new(Memory::new(content.to_vec()))
 }
 
+/// The volumes of an image, after keys were tried on them.
+pub struct Tried {
+    pub opened: Vec<OpenedVolume>,
+    pub locked: Vec<StillLocked>,
+    layer: OpenedVolumes,
+}
+
+impl Tried {
+    pub fn over(&self, below: DynDevice) -> DynDevice {
+        self.layer.over(below)
+    }
+}
+
 /// Tries the lines of `keys` on the volumes of an image.
-pub async fn tried(device: &DynDevice, keys: &[u8]) -> Unlocked {
-    unlock(device, SectorSize::Unknown, &Keys::parse(keys).unwrap()).await
+pub async fn tried(device: &DynDevice, keys: &[u8]) -> Tried {
+    unlock(device, &Keys::parse(keys).unwrap()).await
+}
+
+/// Tries keys on a device, or on its partitions if it has no known format.
+pub async fn unlock(device: &DynDevice, keys: &Keys) -> Tried {
+    let range = ByteRange::new(0, device.geometry().size);
+    let mut volumes = vec![Candidate::examine(device, Place { range, ..Place::default() }).await];
+    if volumes[0].content.formats.is_empty() {
+        let partitions = read_partitions(&**device, None).await;
+        volumes.truncate(usize::from(partitions.is_empty()));
+        for one in partitions {
+            let place = Place { partition: Some(one.number), range: one.range, ..Place::default() };
+            volumes.push(Candidate::examine(device, place).await);
+        }
+    }
+    let mut unlocking = Unlocking::new(keys).await;
+    let layer = unlocking.unlock(device, &volumes).await;
+    let Unlocked { opened, locked } = unlocking.finish();
+    Tried { opened, locked, layer }
 }
 
 /// The content of the only volume, what opened it, and the layer over the whole device.

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::ByteRange;
 use cheetah_testing::programs;
-use cheetah_unlock::{Keys, Refusal, Unlocked, unlock};
-use cheetah_volume::partition::SectorSize;
+use cheetah_unlock::{Keys, Refusal};
 
-use crate::common::{device, opened, read, refused, run, sha256, text, tried, unpacked};
+use crate::common::{Tried, device, opened, read, refused, run, sha256, text, tried, unlock, unpacked};
 
 const PASSPHRASE: &[u8] = b"correct horse";
 /// Few iterations, so that tests end soon. They are the least that cryptsetup takes.
@@ -132,10 +131,10 @@ fn encrypted_file_system(folder: &Path, key: &str) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// What the passphrase and a header do to a volume.
-async fn with_header(folder: &Path, volume: &[u8], passphrase: &[u8], header: &Path) -> Unlocked {
+async fn with_header(folder: &Path, volume: &[u8], passphrase: &[u8], header: &Path) -> Tried {
     let keys = folder.join("keys");
     std::fs::write(&keys, passphrase).unwrap();
-    unlock(&device(volume), SectorSize::Unknown, &Keys::read(&[&keys, header]).unwrap()).await
+    unlock(&device(volume), &Keys::read(&[&keys, header]).unwrap()).await
 }
 
 const ECB: &[&str] = &["--cipher", "aes-ecb", "--key-size", "256"];
@@ -160,7 +159,7 @@ async fn a_header_apart_from_its_volume_opens_what_then_has_a_known_format() {
         assert_eq!((volume.partition, volume.protector.as_str()), (None, "key slot 0"));
         assert!(read(&unlocked.over(device(&sealed)), volume.range()).await == plain);
         // What has no known format with it is not the volume of this header; nor is one opened with another key.
-        let refused = |unlocked: Unlocked| {
+        let refused = |unlocked: Tried| {
             assert!(unlocked.opened.is_empty());
             unlocked.locked[0].why.clone()
         };

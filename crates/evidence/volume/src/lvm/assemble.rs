@@ -4,30 +4,17 @@ use std::collections::BTreeMap;
 
 use cheetah_device::{ByteRange, Device};
 use futures::future::try_join_all;
-use futures::{StreamExt as _, stream};
 
 use super::group::{Group, parse_group};
 use super::label::{HEADER_BYTES, LABEL_BYTES, parse_header, parse_label};
 use super::refused::{Defect, NotOpened};
 use super::resolve::{Places, resolve};
 use super::volume::LogicalVolume;
+use crate::assembly::examine_each;
 use crate::checks::Checks;
 
-/// The maximum number of physical volumes that are used.
-const PHYSICAL_MAX: usize = 64;
-/// The number of places that are examined at the same time. Limits the memory for their metadata.
-const AT_ONCE: usize = 8;
-
-/// The logical volumes of a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Assembly {
-    /// Those that can be read, by group, in the order of the metadata.
-    pub volumes: Vec<LogicalVolume>,
-    /// What is known and cannot be read.
-    pub not_opened: Vec<NotOpened>,
-    /// Which of the places that were looked at are physical volumes of a group.
-    pub physical: Vec<ByteRange>,
-}
+/// The logical volumes of a device, by group, in the order of the metadata. The places are those of physical volumes of a group.
+pub type Assembly = crate::assembly::Assembly<LogicalVolume, NotOpened>;
 
 /// A physical volume in the device.
 struct Found {
@@ -49,13 +36,9 @@ pub(crate) async fn assemble_unchecked(device: &dyn Device, places: &[ByteRange]
 }
 
 async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) -> Assembly {
-    let mut places = places.to_vec();
-    places.sort();
-    places.dedup();
-    let looks = places.into_iter().take(PHYSICAL_MAX).map(|place| examine(device, place, checks));
     let mut assembly = Assembly::default();
     let mut found = Vec::new();
-    for look in stream::iter(looks).buffered(AT_ONCE).collect::<Vec<_>>().await {
+    for look in examine_each(places, |place| examine(device, place, checks)).await {
         match look {
             Ok(one) => found.extend(one),
             Err(not_opened) => assembly.not_opened.push(not_opened),
@@ -67,7 +50,7 @@ async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) 
         assembly.volumes.extend(volumes);
         assembly.not_opened.extend(not_opened);
         let ids: Vec<_> = group.physical.iter().map(|one| &one.id).collect();
-        assembly.physical.extend(found.iter().filter(|one| ids.contains(&&one.id)).map(|one| one.place));
+        assembly.places.extend(found.iter().filter(|one| ids.contains(&&one.id)).map(|one| one.place));
     }
     assembly
 }

@@ -86,6 +86,7 @@ impl Known<'_> {
             name: logical.name.clone(),
             id: logical.id.clone(),
             size_bytes: size_bytes.ok_or(Why::Damaged("it has no size"))?,
+            is_of_whole_group: self.group.physical.iter().all(|one| self.place_of(one).is_some()),
             parts,
         })
     }

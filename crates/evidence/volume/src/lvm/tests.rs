@@ -176,7 +176,7 @@ fn linear_parts_that_follow_each_other_are_one_piece_and_others_are_joined() {
     let shown = home.over(&disk).unwrap();
     let expected = modelled(&volumes, &[LINEAR(1, 0, 2), LINEAR(0, 0, 1)]);
     assert_eq!(read(&shown, ByteRange::new(0, home.size_bytes)), expected);
-    assert_eq!(assembly.physical.len(), 2);
+    assert_eq!(assembly.places.len(), 2);
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct LogicalVolume {
     pub id: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
+    /// Whether all physical volumes of its group are here.
+    pub is_of_whole_group: bool,
     pub(super) parts: Parts,
 }
 

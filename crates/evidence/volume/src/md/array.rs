@@ -21,6 +21,8 @@ pub struct Array {
     pub level: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
+    /// Whether all of its members are here.
+    pub is_whole: bool,
     /// What is to be said of it, a clause each: members that are not here, or that are left out.
     pub remarks: Vec<String>,
     pub(super) content: Content,

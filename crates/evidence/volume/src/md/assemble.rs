@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cheetah_device::{ByteRange, Device};
 use futures::future::join_all;
-use futures::{StreamExt as _, stream};
 
 use super::array::Array;
 use super::members::Found;
@@ -12,23 +11,11 @@ use super::refused::{Defect, NotOpened, Why};
 use super::resolve::resolve;
 use super::superblock::Superblock;
 use super::{version_0, version_1};
+use crate::assembly::examine_each;
 use crate::checks::Checks;
 
-/// The maximum number of places that are examined.
-const PLACES_MAX: usize = 64;
-/// The number of places that are examined at the same time.
-const AT_ONCE: usize = 8;
-
-/// The arrays of a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Assembly {
-    /// Those that can be read, in the order of their identifiers.
-    pub arrays: Vec<Array>,
-    /// What is known and cannot be read.
-    pub not_opened: Vec<NotOpened>,
-    /// Which of the places that were looked at are members of an array, or were.
-    pub members: Vec<ByteRange>,
-}
+/// The arrays of a device, in the order of their identifiers. The places are those of their members.
+pub type Assembly = crate::assembly::Assembly<Array, NotOpened>;
 
 /// Puts together the arrays whose members are at `places` of a device. Reads some KiB of each place.
 pub async fn assemble(device: &dyn Device, places: &[ByteRange]) -> Assembly {
@@ -41,13 +28,9 @@ pub(crate) async fn assemble_unchecked(device: &dyn Device, places: &[ByteRange]
 }
 
 async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) -> Assembly {
-    let mut places = places.to_vec();
-    places.sort();
-    places.dedup();
-    let looks: Vec<_> = places.into_iter().take(PLACES_MAX).map(|place| examine(device, place, checks)).collect();
     let mut assembly = Assembly::default();
     let mut found = Vec::new();
-    for look in stream::iter(looks).buffered(AT_ONCE).collect::<Vec<_>>().await.into_iter().flatten() {
+    for look in examine_each(places, |place| examine(device, place, checks)).await.into_iter().flatten() {
         match look {
             Ok(one) => found.push(one),
             Err(not_opened) => assembly.not_opened.push(not_opened),
@@ -61,11 +44,11 @@ async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) 
     found.iter().for_each(|one| by_id.entry(one.superblock.id.as_str()).or_default().push(one));
     for outcome in by_id.values().filter_map(|of_one| resolve(of_one)) {
         match outcome {
-            Ok(array) => assembly.arrays.push(array),
+            Ok(array) => assembly.volumes.push(array),
             Err(not_opened) => assembly.not_opened.push(not_opened),
         }
     }
-    assembly.members = found.iter().map(|one| one.place).collect::<BTreeSet<_>>().into_iter().collect();
+    assembly.places = found.iter().map(|one| one.place).collect::<BTreeSet<_>>().into_iter().collect();
     name_apart(&mut assembly);
     assembly
 }
@@ -73,12 +56,12 @@ async fn with_checks(device: &dyn Device, places: &[ByteRange], checks: Checks) 
 /// Gives arrays of one name different ones as files.
 fn name_apart(assembly: &mut Assembly) {
     let mut labels = BTreeSet::new();
-    for mut array in std::mem::take(&mut assembly.arrays) {
+    for mut array in std::mem::take(&mut assembly.volumes) {
         if labels.contains(&array.label) {
             array.label = format!("{}_{}", array.label, array.id.replace(':', ""));
         }
         match labels.insert(array.label.clone()) {
-            true => assembly.arrays.push(array),
+            true => assembly.volumes.push(array),
             false => {
                 let Array { name, id, .. } = array;
                 assembly.not_opened.push(NotOpened::Array { name, id, why: Why::SameName, left_out: Vec::new() });

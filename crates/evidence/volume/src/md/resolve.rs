@@ -30,6 +30,7 @@ pub(super) fn resolve(found: &[&Found]) -> Option<Result<Array, NotOpened>> {
         Ok((size_bytes, content)) => Ok(Array {
             label: label(newest),
             level: words(newest.shape.level),
+            is_whole: members.missing().is_empty(),
             remarks: remarks(newest, &members),
             name,
             id,

@@ -37,7 +37,7 @@ impl Disk {
 
     /// The content of the only array.
     async fn content(&self, assembly: &Assembly) -> Vec<u8> {
-        let [array] = &assembly.arrays[..] else { panic!("{assembly:?}") };
+        let [array] = &assembly.volumes[..] else { panic!("{assembly:?}") };
         let device = array.over(&self.device).unwrap();
         device.read(ByteRange::new(0, array.size_bytes)).await.unwrap().into_bytes().into()
     }
@@ -60,12 +60,12 @@ async fn reads(name: &str, level: &str, may_be_missing: usize) {
             let lost = if missing.len() == 2 && first == second { 1 } else { missing.len() };
             let assembly = disk.without(&missing).await;
             if lost > may_be_missing {
-                assert_eq!(assembly.arrays, [], "{name} without {missing:?}");
+                assert_eq!(assembly.volumes, [], "{name} without {missing:?}");
                 continue;
             }
             let content = disk.content(&assembly).await;
             assert!(!content.is_empty() && content == expected(name, content.len()), "{name} without {missing:?}");
-            assert_eq!(assembly.arrays[0].level, level);
+            assert_eq!(assembly.volumes[0].level, level);
             assert_eq!(assembly.not_opened, []);
         }
     }
@@ -104,7 +104,7 @@ async fn a_member_that_the_kernel_left_behind_is_left_out() {
         let assembly = disk.without(&[]).await;
         let content = disk.content(&assembly).await;
         assert!(content == expected(name, content.len()));
-        let remarks = &assembly.arrays[0].remarks;
+        let remarks = &assembly.volumes[0].remarks;
         assert!(remarks[0].contains("member 1 is not here"), "{remarks:?}");
         assert!(remarks[1].contains("(member 1) is left out"), "{remarks:?}");
     }
@@ -117,7 +117,7 @@ async fn an_array_that_was_not_closed_is_said() {
         let assembly = disk.without(&[]).await;
         let content = disk.content(&assembly).await;
         assert!(content == expected(name, content.len()));
-        assert!(assembly.arrays[0].remarks[0].starts_with("not closed"), "{:?}", assembly.arrays[0].remarks);
+        assert!(assembly.volumes[0].remarks[0].starts_with("not closed"), "{:?}", assembly.volumes[0].remarks);
     }
     let assembly = Disk::new("five-open").await.without(&[2]).await;
     assert!(matches!(&assembly.not_opened[..], [NotOpened::Array { why: Why::Dirty(_), .. }]), "{assembly:?}");

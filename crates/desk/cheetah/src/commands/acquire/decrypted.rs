@@ -1,4 +1,4 @@
-//! Acquires an opened volume besides what is on the disk.
+//! Acquires a volume besides what is on the disk.
 
 use cheetah_acquire::acquire::{DecryptOrder, Report, decrypt};
 use cheetah_acquire::order::{Destination, Opener, Request, check_distinct};
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// What `--unlock` and `--decrypted` ask for.
+/// What `--unlock`, `--volume` and `--decrypted` ask for.
 pub struct Decrypting {
     /// The volume, and the keys.
     pub choice: VolumeChoice,
@@ -27,7 +27,7 @@ impl Decrypting {
             (Some(choice), Some(into)) => (choice, into.parse::<Destination>()?),
             (Some(_), None) => {
                 return Err(Failure::misused(
-                    "the volume that --unlock opens is imaged besides: say where, --decrypted FILE",
+                    "the volume that --unlock opens or --volume names is imaged besides: say where, --decrypted FILE",
                 ));
             }
         };
@@ -63,8 +63,8 @@ impl Decrypting {
         let decrypted = decrypt(order, request, stop.asked(), |event| show.event(&event)).await;
         decrypted.map_err(|error| match image {
             Some(image) => Failure::from(error).while_doing(format_args!(
-                "{image} is complete, and {into} with its volume is not (cheetah acquire {image} with the same --unlock and \
-                 --decrypted goes on)"
+                "{image} is complete, and {into} with its volume is not (cheetah acquire {image} with the same --unlock, \
+                 --volume and --decrypted goes on)"
             )),
             None => Failure::from(error),
         })

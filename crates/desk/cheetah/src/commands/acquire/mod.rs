@@ -53,7 +53,8 @@ NAME.report.txt; the exit code is then 3.
 
 Encrypted volumes are imaged as they are on the disk. With --unlock and --decrypted, the content of an opened volume is imaged \
 besides, from the first destination, once that is complete; or without a destination, from SOURCE. Each report and log says \
-which is which. Nothing is acquired if no key opens the volume.
+which is which. Nothing is acquired if no key opens the volume. With --volume, it is the content of the logical volume, the array or \
+another volume of that name.
 
   cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
       --examiner 'M. Poirot' --verify
@@ -62,7 +63,9 @@ which is which. Nothing is acquired if no key opens the volume.
       --max-errors unlimited
   cheetah acquire /dev/sdb laptop.E01 --unlock keys.txt \\
       --decrypted laptop.decrypted.E01
+  cheetah acquire server.E01 --volume vg0-home --decrypted home.raw
   cheetah acquire --listen 192.168.1.5:10812 --room lab case42.E01")]
+#[command(group = clap::ArgGroup::new("chosen").args(["unlock", "volume"]).multiple(true))]
 pub struct Args {
     /// The source (a disk, an image in any format, an nbd://, iscsi://, https:// or s3:// URI, a drive), then the
     /// destinations. With --listen, only the destinations
@@ -141,8 +144,8 @@ pub struct Args {
     #[command(flatten)]
     unlock: UnlockArgs,
 
-    /// Image the content of the volume that --unlock opens, decrypted, into this file besides
-    #[arg(long, value_name = "FILE", requires = "unlock", value_parser = source())]
+    /// Image the content of the volume that --unlock opens or --volume names, decrypted, into this file besides
+    #[arg(long, value_name = "FILE", requires = "chosen", value_parser = source())]
     decrypted: Option<String>,
 
     #[command(flatten)]

@@ -184,7 +184,7 @@ async fn search_source(
     }
     let mut carved = None;
     if let (Ok(()), Some(headers), Some(folder)) = (&ended, &sink.headers, &sink.folder) {
-        match headers.carve(&opened.decrypted(), folder, stop, ui).await {
+        match headers.carve(&opened.decrypted()?, folder, stop, ui).await {
             Ok(counts) => carved = Some(counts),
             Err(failure) => ended = Err(failure),
         }

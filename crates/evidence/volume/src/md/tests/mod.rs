@@ -70,7 +70,7 @@ fn read(device: &DynDevice, range: ByteRange) -> Result<Vec<u8>, Error> {
 
 /// The content of the only array.
 fn shown((assembly, disk): &(Assembly, DynDevice)) -> Vec<u8> {
-    let [array] = &assembly.arrays[..] else { panic!("{assembly:?}") };
+    let [array] = &assembly.volumes[..] else { panic!("{assembly:?}") };
     let device = array.over(disk).unwrap();
     assert_eq!(device.geometry().size, array.size_bytes);
     read(&device, ByteRange::new(0, array.size_bytes)).unwrap()
@@ -107,8 +107,8 @@ fn each_level_and_each_version_reads_as_the_model() {
             let case = assembled(&made(&shape, version, as_usual));
             assert_eq!(sentences(&case.0), [""; 0], "{shape:?} {version:?}");
             assert!(shown(&case) == content(&shape), "{shape:?} {version:?}");
-            assert_eq!(case.0.members.len(), shape.members());
-            assert_eq!(case.0.arrays[0].remarks, [""; 0]);
+            assert_eq!(case.0.places.len(), shape.members());
+            assert_eq!(case.0.volumes[0].remarks, [""; 0]);
         }
     }
 }
@@ -117,13 +117,13 @@ fn each_level_and_each_version_reads_as_the_model() {
 fn an_array_has_the_name_and_identifier_that_its_members_have() {
     let shape = Shape::new(5, 2, CHUNK, 3, 4);
     let (assembly, _) = assembled(&made(&shape, NEW, as_usual));
-    let array = &assembly.arrays[0];
+    let array = &assembly.volumes[0];
     let id = ["07070707"; 4].join(":");
     assert_eq!((array.name.as_str(), array.id.as_str(), array.label.as_str()), ("lab:home", id.as_str(), "md_home"));
     assert_eq!((array.description().as_str(), array.level.as_str()), ("RAID 5 array lab:home", "RAID 5"));
     let label = |version, name| {
         let (assembly, _) = assembled(&made(&shape, version, |_, one| one.name = name));
-        assembly.arrays[0].label.clone()
+        assembly.volumes[0].label.clone()
     };
     for (name, expected) in
         [("lab:0", "md0"), ("lab:a-b/c", "md_a_b_c"), ("md3", "md3"), ("", "md_07070707070707070707070707070707")]
@@ -138,7 +138,7 @@ fn two_arrays_of_one_name_have_different_names_as_files() {
     let shape = Shape::new(1, 0, CHUNK, 1, 4);
     let members: Vec<_> = [1, 2].into_iter().flat_map(|id| made(&shape, NEW, move |_, one| one.id = id)).collect();
     let (assembly, _) = assembled(&members);
-    let labels: Vec<_> = assembly.arrays.iter().map(|array| array.label.as_str()).collect();
+    let labels: Vec<_> = assembly.volumes.iter().map(|array| array.label.as_str()).collect();
     assert_eq!(labels, ["md_home", "md_home_02020202020202020202020202020202"]);
 }
 
@@ -146,7 +146,7 @@ fn two_arrays_of_one_name_have_different_names_as_files() {
 fn a_mirror_of_which_one_copy_is_here_lies_in_one_piece() {
     let shape = Shape::new(1, 0, CHUNK, 3, 5);
     let case = assembled(&without(made(&shape, NEW, as_usual), &[0, 1]));
-    let array = &case.0.arrays[0];
+    let array = &case.0.volumes[0];
     let place = ByteRange::new(4096 + (16 << 10), 5 * CHUNK as u64);
     assert_eq!((array.in_one_piece(), array.pieces()), (Some(place), Some(vec![place])));
     assert_eq!(array.remarks, ["degraded: members 0 and 1 are not here"]);
@@ -174,7 +174,7 @@ fn arrays_with_redundancy_are_read_without_any_members_that_may_be_missing() {
             if is_enough {
                 assert!(shown(&case) == content(&shape), "{shape:?} {missing:?}");
             } else {
-                assert_eq!(case.0.arrays, [], "{shape:?} {missing:?}");
+                assert_eq!(case.0.volumes, [], "{shape:?} {missing:?}");
                 assert!(sentences(&case.0)[0].contains("not here"), "{:?}", sentences(&case.0));
             }
         }
@@ -185,8 +185,8 @@ fn arrays_with_redundancy_are_read_without_any_members_that_may_be_missing() {
 fn an_array_with_too_few_members_is_named_with_those_that_are_missing() {
     let sentence = |shape: &Shape, missing: &[usize]| {
         let (assembly, _) = assembled(&without(made(shape, NEW, as_usual), missing));
-        assert_eq!(assembly.arrays, []);
-        assert_eq!(assembly.members.len(), shape.members() - missing.len());
+        assert_eq!(assembly.volumes, []);
+        assert_eq!(assembly.places.len(), shape.members() - missing.len());
         sentences(&assembly).join("\n")
     };
     let id = ["07070707"; 4].join(":");
@@ -209,7 +209,7 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
     assert_eq!(
-        case.0.arrays[0].remarks,
+        case.0.volumes[0].remarks,
         [
             "degraded: member 0 is not here",
             "the device at byte 4096 (member 0) is left out: its count of events, 5, is behind 20"
@@ -217,7 +217,7 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
     );
     // A crash between the writes of two superblocks leaves them one apart, and changes no data.
     let case = assembled(&made(&shape, NEW, |number, one| one.events = 19 + number as u64));
-    assert_eq!(case.0.arrays[0].remarks, [""; 0]);
+    assert_eq!(case.0.volumes[0].remarks, [""; 0]);
     // Unless the newest says that the other one failed.
     let gone = |number: usize, one: &mut Superblock| {
         one.events = 19 + number as u64;
@@ -226,12 +226,12 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
         }
     };
     let (assembly, _) = assembled(&made(&shape, NEW, gone));
-    assert!(assembly.arrays[0].remarks[1].contains("the array went on without it"), "{assembly:?}");
+    assert!(assembly.volumes[0].remarks[1].contains("the array went on without it"), "{assembly:?}");
     // Of a RAID 5, one may be behind; of two, nothing is shown.
     let shape = Shape::new(5, 2, CHUNK, 4, 4);
     for (behind, shows) in [(1, true), (2, false)] {
         let case = assembled(&made(&shape, NEW, |number, one| one.events = if number < behind { 3 } else { 20 }));
-        assert_eq!(case.0.arrays.len(), usize::from(shows));
+        assert_eq!(case.0.volumes.len(), usize::from(shows));
         match shows {
             true => assert!(shown(&case) == content(&shape)),
             false => assert!(sentences(&case.0)[0].contains("events, 3, is behind 20"), "{:?}", sentences(&case.0)),
@@ -243,7 +243,7 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
 fn halves_of_a_mirror_that_were_used_apart_are_not_shown_as_one() {
     let apart = |number: usize, one: &mut Superblock| one.roles[1 - number] = 0xfffe;
     let (assembly, _) = assembled(&made(&Shape::new(1, 0, CHUNK, 2, 4), NEW, apart));
-    assert_eq!(assembly.arrays, []);
+    assert_eq!(assembly.volumes, []);
     assert!(sentences(&assembly)[0].contains("used apart"), "{:?}", sentences(&assembly));
 }
 
@@ -254,8 +254,8 @@ fn two_copies_of_a_member_are_not_used() {
     members.push(members[1].clone());
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert_eq!(case.0.arrays[0].remarks.len(), 3, "{:?}", case.0.arrays[0].remarks);
-    assert!(case.0.arrays[0].remarks[1].contains("others have its number, too"));
+    assert_eq!(case.0.volumes[0].remarks.len(), 3, "{:?}", case.0.volumes[0].remarks);
+    assert!(case.0.volumes[0].remarks[1].contains("others have its number, too"));
 }
 
 #[test]
@@ -279,13 +279,13 @@ fn a_spare_is_no_member_and_one_that_was_being_rebuilt_is_left_out() {
     members.push(spare.member(&shape, 3, &vec![1; 4 * CHUNK]));
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert_eq!((case.0.arrays[0].remarks.len(), case.0.members.len()), (0, 4));
+    assert_eq!((case.0.volumes[0].remarks.len(), case.0.places.len()), (0, 4));
     let rebuilt = |number: usize, one: &mut Superblock| one.features = if number == 2 { 2 } else { 0 };
     let mut members = made(&shape, NEW, rebuilt);
     members[2][16 << 10..].fill(1);
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert!(case.0.arrays[0].remarks[1].contains("it was being rebuilt"));
+    assert!(case.0.volumes[0].remarks[1].contains("it was being rebuilt"));
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn an_array_that_was_not_closed_is_said_and_nothing_is_computed_of_it() {
             let members = made(&shape, version, dirty);
             let case = assembled(&members);
             assert!(shown(&case) == content(&shape));
-            assert!(case.0.arrays[0].remarks[0].starts_with("not closed"), "{:?}", case.0.arrays[0].remarks);
+            assert!(case.0.volumes[0].remarks[0].starts_with("not closed"), "{:?}", case.0.volumes[0].remarks);
             let case = assembled(&without(members, &[1]));
             match shape.level {
                 1 => assert!(shown(&case) == content(&shape)),
@@ -311,7 +311,7 @@ fn an_array_that_was_not_closed_is_said_and_nothing_is_computed_of_it() {
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
     let bad = ByteRange::new(4096 + (16 << 10) + 512, 512);
-    let device = case.0.arrays[0].over(&failing(&case.1, bad)).unwrap();
+    let device = case.0.volumes[0].over(&failing(&case.1, bad)).unwrap();
     assert!(read(&device, ByteRange::new(512, 10)).is_err());
 }
 
@@ -324,7 +324,7 @@ fn what_is_not_supported_is_refused_by_name() {
             superblock.member(shape, number, &vec![0; shape.lens[number]])
         });
         let (assembly, _) = assembled(&all.collect::<Vec<_>>());
-        assert_eq!(assembly.arrays, [], "{words}");
+        assert_eq!(assembly.volumes, [], "{words}");
         assert!(sentences(&assembly).iter().any(|one| one.contains(words)), "{words}: {:?}", sentences(&assembly));
     };
     let of = |level, layout| Shape::new(level, layout, CHUNK, 4, 4);
@@ -387,14 +387,14 @@ fn what_is_on_bad_blocks_of_a_member_is_taken_from_others() {
             let mut members = made(&shape, NEW, listed);
             members[victim][(16 << 10) + CHUNK + 512..][..512].fill(1);
             let case = assembled(&members);
-            assert_eq!(case.0.arrays[0].in_one_piece(), None);
+            assert_eq!(case.0.volumes[0].in_one_piece(), None);
             assert!(shown(&case) == content(&shape), "{shape:?} {victim}");
         }
     }
     let listed = |_: usize, one: &mut Superblock| (one.features, one.bad) = (8, vec![bad]);
     let shape = Shape::new(5, 2, CHUNK, 3, 4);
     let case = assembled(&made(&shape, NEW, listed));
-    let device = case.0.arrays[0].over(&case.1).unwrap();
+    let device = case.0.volumes[0].over(&case.1).unwrap();
     let error = read(&device, ByteRange::new(0, 4 * 2 * CHUNK as u64)).unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     let (assembly, _) = assembled(&made(&Shape::new(0, 0, CHUNK, 2, 4), NEW, listed));
@@ -431,7 +431,7 @@ fn a_sector_that_cannot_be_read_is_computed_from_the_others_or_is_an_error() {
     let whole = ByteRange::new(0, shape.chunks() as u64 * CHUNK as u64);
     for missing in [&[][..], &[2_usize]] {
         let (assembly, disk) = assembled(&without(all.clone(), missing));
-        let device = assembly.arrays[0].over(&failing(&disk, ByteRange::new(4096 + (16 << 10) + 512, 512))).unwrap();
+        let device = assembly.volumes[0].over(&failing(&disk, ByteRange::new(4096 + (16 << 10) + 512, 512))).unwrap();
         match missing {
             [] => assert!(read(&device, whole).unwrap() == content(&shape)),
             // The first chunk of the array, of which the second sector is lost.
@@ -455,9 +455,9 @@ fn damage_is_named_and_shows_nothing_wrong() {
         let mut members = made(&shape, NEW, as_usual);
         edit(&mut members[0]);
         let (assembly, _) = assembled(&members);
-        assert_eq!(assembly.arrays.len(), 1);
-        assert_eq!(assembly.arrays[0].remarks[0], "degraded: member 0 is not here");
-        [sentences(&assembly), assembly.arrays[0].remarks.clone()].concat().join("\n")
+        assert_eq!(assembly.volumes.len(), 1);
+        assert_eq!(assembly.volumes[0].remarks[0], "degraded: member 0 is not here");
+        [sentences(&assembly), assembly.volumes[0].remarks.clone()].concat().join("\n")
     };
     let sealed = |at: usize, value: &'static [u8]| {
         let superblock = superblock.clone();
@@ -492,7 +492,7 @@ fn the_superblock_at_the_end_of_a_disk_that_is_that_of_its_last_partition_counts
         let disk: DynDevice = Arc::new(Memory::new(member));
         let (whole, part) = (ByteRange::new(0, (len + (64 << 10)) as u64), ByteRange::new(64 << 10, len as u64));
         let assembly = assemble(&*disk, &[whole, part]).now_or_never().unwrap();
-        assert_eq!(assembly.members, [part]);
+        assert_eq!(assembly.places, [part]);
         assert!(shown(&(assembly, disk)) == content(&shape), "{version:?}");
     }
 }
@@ -526,7 +526,7 @@ proptest! {
         };
         let (assembly, disk) = assembled(&without(made(&shape, version, as_usual), &missing));
         let expected = content(&shape);
-        let [array] = &assembly.arrays[..] else { return Err(TestCaseError::fail(format!("{assembly:?}"))) };
+        let [array] = &assembly.volumes[..] else { return Err(TestCaseError::fail(format!("{assembly:?}"))) };
         prop_assert_eq!(array.size_bytes, expected.len() as u64);
         let device = array.over(&disk).unwrap();
         for (from, to) in reads {
@@ -565,7 +565,7 @@ proptest! {
         let (bytes, places) = disk(&members);
         let disk: DynDevice = Arc::new(Memory::new(bytes));
         let assembly = super::assemble_unchecked(&*disk, &places).now_or_never().unwrap();
-        for array in &assembly.arrays {
+        for array in &assembly.volumes {
             prop_assert!(array.ranges().into_iter().all(|range| places.iter().any(|place| place.contains(range))));
             let device = array.over(&disk).unwrap();
             for at in [0, array.size_bytes / 2, array.size_bytes - 1] {

@@ -1,0 +1,102 @@
+//! What was found in a source, as a stack of layers over it.
+
+use std::sync::Arc;
+
+use cheetah_device::window::Window;
+use cheetah_device::{ByteRange, DynDevice};
+use cheetah_error::{Error, Result};
+use cheetah_unlock::Unlocked;
+use serde::Serialize;
+
+use super::step::Step;
+use super::volume::{Content, Described, InnerVolume};
+
+/// The volumes in a source.
+#[derive(Default)]
+pub struct VolumeStack {
+    /// Those that can be read, in the order in which they were found.
+    pub volumes: Vec<InnerVolume>,
+    /// What is known of arrays, volume groups and others and cannot be read, a sentence without its end each.
+    pub not_opened: Vec<String>,
+    /// The encrypted volumes, if keys were given: those that are open, and those that stay locked.
+    pub unlocked: Option<Unlocked>,
+    /// The numbers of the source's partitions that are members of an array or physical volumes of a group; `None` for the whole
+    /// source.
+    pub(crate) used: Vec<Option<u32>>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// The volumes in a source that are not encrypted, as JSON.
+#[derive(Debug, Serialize)]
+pub struct StackOutcome<'a> {
+    volumes: Vec<Described<'a>>,
+    not_opened: &'a [String],
+}
+
+impl VolumeStack {
+    /// Describes the volumes, beside the encrypted ones.
+    pub fn outcome(&self) -> StackOutcome<'_> {
+        let volumes = self.volumes.iter().filter_map(InnerVolume::described).collect();
+        StackOutcome { volumes, not_opened: &self.not_opened }
+    }
+
+    /// Returns what `base`, the device of the source, shows with all steps over it: opened volumes decrypted in their places, and behind
+    /// its end the volumes that lie in several pieces.
+    pub(crate) fn over(&self, base: DynDevice) -> Result<DynDevice> {
+        self.steps.iter().try_fold(base, |below, step| step.over(below))
+    }
+
+    /// The same without what is behind the end.
+    pub(crate) fn in_place(&self, base: DynDevice) -> Result<DynDevice> {
+        let whole = ByteRange::new(0, base.geometry().size);
+        if !self.is_decrypted() {
+            return Ok(base);
+        }
+        let window = Window::new(self.over(base)?, whole);
+        Ok(Arc::new(window.map_err(Error::device("showing opened volumes"))?))
+    }
+
+    /// Whether some of the source is decrypted.
+    pub(crate) fn is_decrypted(&self) -> bool {
+        self.steps.iter().any(Step::decrypts)
+    }
+
+    /// Returns each volume with the end of its name.
+    pub(crate) fn devices(&self, base: DynDevice) -> Result<Vec<(String, DynDevice)>> {
+        let mut levels = vec![base];
+        for step in &self.steps {
+            levels.push(step.over(Arc::clone(&levels[levels.len() - 1]))?);
+        }
+        let device = |volume: &InnerVolume| Ok((volume.name.clone(), volume.over(&levels[volume.below])?));
+        self.volumes.iter().map(device).collect()
+    }
+
+    /// Returns one of its volumes.
+    pub(crate) fn device(&self, base: DynDevice, volume: &InnerVolume) -> Result<DynDevice> {
+        let steps = &self.steps[..volume.below.min(self.steps.len())];
+        volume.over(&steps.iter().try_fold(base, |below, step| step.over(below))?)
+    }
+
+    /// Returns the pieces in the source, of `size` bytes, of each volume that lies in it as a list of pieces.
+    pub(crate) fn pieces(&self, size: u64) -> impl Iterator<Item = Vec<ByteRange>> {
+        let pieces = |one: &InnerVolume| match &one.content {
+            Content::Assembled(volume) => volume.pieces(),
+            Content::Opened(_) | Content::Partition { .. } => Some(vec![one.range]),
+        };
+        let are_inside = move |pieces: &Vec<ByteRange>| pieces.iter().all(|piece| piece.fits(size));
+        self.volumes.iter().filter_map(pieces).filter(are_inside)
+    }
+}
+
+impl InnerVolume {
+    /// Shows it over the steps that are below it.
+    fn over(&self, below: &DynDevice) -> Result<DynDevice> {
+        match &self.content {
+            Content::Assembled(volume) => volume.over(below),
+            Content::Opened(_) | Content::Partition { .. } => {
+                let window = Window::new(Arc::clone(below), self.range);
+                Ok(Arc::new(window.map_err(Error::device("showing a volume"))?))
+            }
+        }
+    }
+}

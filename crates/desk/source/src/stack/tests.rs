@@ -1,0 +1,204 @@
+//! Volumes that are put one in another, and found again: arrays and partitions, without a key. The command line's tests have encrypted
+//! and logical ones, which need other programs.
+
+use std::sync::Arc;
+
+use cheetah_device::DynDevice;
+use cheetah_device::memory::Memory;
+use cheetah_testing::raid::{disk, mirror, raid5};
+use futures::FutureExt as _;
+use proptest::prelude::*;
+
+use super::limits::DEPTH_MAX;
+use super::{How, Start, VolumeStack, find};
+
+/// Types of partitions.
+const LINUX: u8 = 0x83;
+const RAID: u8 = 0xfd;
+
+fn device(bytes: &[u8]) -> DynDevice {
+    Arc::new(Memory::new(bytes.to_vec()))
+}
+
+fn found_beside(source: &DynDevice, others: &[(String, DynDevice)]) -> VolumeStack {
+    let how = How { others, ..How::default() };
+    find(source.clone(), Start::Source, how).now_or_never().unwrap()
+}
+
+fn found(source: &DynDevice) -> VolumeStack {
+    found_beside(source, &[])
+}
+
+fn read(device: &DynDevice) -> Vec<u8> {
+    let whole = cheetah_device::ByteRange::new(0, device.geometry().size);
+    device.read(whole).now_or_never().unwrap().unwrap().into_bytes().into()
+}
+
+/// The content of each volume by its name, after a comparison with what the whole stack has at its place.
+fn contents(source: &DynDevice, stack: &VolumeStack) -> Vec<(String, Vec<u8>)> {
+    let whole = read(&stack.over(source.clone()).unwrap());
+    let devices = stack.devices(source.clone()).unwrap();
+    let named: Vec<_> = devices.into_iter().map(|(name, device)| (name, read(&device))).collect();
+    for (volume, (name, content)) in stack.volumes.iter().zip(&named) {
+        let place = volume.range.offset as usize..volume.range.end() as usize;
+        assert!(whole[place] == *content, "{name}");
+        assert!(read(&stack.device(source.clone(), volume).unwrap()) == *content, "{name}");
+    }
+    named
+}
+
+fn names(stack: &VolumeStack) -> Vec<&str> {
+    stack.volumes.iter().map(|volume| volume.name.as_str()).collect()
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as u8
+    };
+    std::iter::repeat_with(byte).take(len).collect()
+}
+
+#[test]
+fn a_volume_that_lies_in_too_many_others_is_shown_and_not_looked_at() {
+    let mut bytes = noise(64 << 10, 1);
+    for number in 0..DEPTH_MAX + 3 {
+        bytes = mirror(&format!("m{number}"), &bytes);
+    }
+    let source = device(&bytes);
+    let stack = found(&source);
+    assert_eq!(stack.volumes.len() as u32, DEPTH_MAX + 1);
+    assert_eq!(stack.not_opened, ["what md_m2 holds is not looked for: it lies in 12 others"]);
+    contents(&source, &stack);
+}
+
+#[test]
+fn an_array_is_put_together_when_its_last_member_is_found_in_another_volume() {
+    let content = noise(200 << 10, 2);
+    let members = raid5("outer", &content);
+    // The third member lies on another array, whose members are partitions of a partition.
+    let inner = raid5("inner", &members[2]);
+    let apart = disk(&[(RAID, &inner[0]), (RAID, &inner[1]), (RAID, &inner[2])]);
+    let source = device(&disk(&[(RAID, &members[0]), (RAID, &members[1]), (LINUX, &apart)]));
+    let stack = found(&source);
+    assert_eq!(names(&stack), ["p3.p1", "p3.p2", "p3.p3", "md_inner", "md_outer"]);
+    let all = contents(&source, &stack);
+    assert!(all[4].1.starts_with(&content));
+    assert!(!stack.volumes[4].description().contains("degraded"), "{}", stack.volumes[4].description());
+    assert_eq!(stack.not_opened, [""; 0]);
+    assert!(stack.volumes[..4].iter().all(|volume| volume.is_used) && !stack.volumes[4].is_used);
+}
+
+#[test]
+fn an_array_of_several_sources_and_its_partitions_are_found() {
+    let content = noise(300 << 10, 3);
+    let inner = disk(&[(LINUX, &content)]);
+    let members = raid5("whole", &inner);
+    let others: Vec<_> = (1..3).map(|number| (format!("disk{number}"), device(&members[number]))).collect();
+    let source = device(&members[0]);
+    let stack = found_beside(&source, &others);
+    assert_eq!(names(&stack), ["md_whole", "md_whole.p1"]);
+    let all = contents(&source, &stack);
+    assert!(all[0].1.starts_with(&inner) && all[1].1.starts_with(&content));
+    // Alone, no member makes the array.
+    assert_eq!(names(&found(&source)), [""; 0]);
+    assert_eq!(names(&found_beside(&source, &others[1..])), ["md_whole", "md_whole.p1"]);
+}
+
+#[test]
+fn a_source_of_another_size_is_refused() {
+    let bytes = disk(&[(RAID, &raid5("a", &noise(1 << 17, 4))[0]), (RAID, &raid5("a", &noise(1 << 17, 4))[1])]);
+    let stack = found(&device(&bytes));
+    assert_eq!(names(&stack), ["md_a"]);
+    assert!(stack.over(device(&bytes[..bytes.len() - 512])).is_err());
+    assert!(stack.over(device(&[&bytes[..], &[0; 512]].concat())).is_err());
+}
+
+#[test]
+fn what_no_table_names_is_not_looked_for() {
+    let bytes = mirror("m", &noise(64 << 10, 5));
+    let named = Start::Named { members: Vec::new(), physical: Vec::new() };
+    for start in [Start::Nowhere, named] {
+        let stack = find(device(&bytes), start, How::default()).now_or_never().unwrap();
+        assert_eq!(names(&stack), [""; 0]);
+        assert_eq!(stack.unlocked, None);
+    }
+}
+
+/// A way to put a volume into another.
+#[derive(Debug, Clone, Copy)]
+enum Wrap {
+    Mirror,
+    /// In the partitions of a disk, without one of the members.
+    Raid5(Option<usize>),
+    /// In the second partition of a disk.
+    Partition,
+}
+
+fn wraps() -> impl Strategy<Value = Vec<Wrap>> {
+    let wrap =
+        prop_oneof![Just(Wrap::Mirror), prop::option::of(0usize..3).prop_map(Wrap::Raid5), Just(Wrap::Partition)];
+    prop::collection::vec(wrap, 0..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever lies in whatever is found, with the name that its holders give it.
+    #[test]
+    fn volumes_one_in_another_are_found_with_their_content(wraps in wraps(), sectors in 1usize..300, seed: u64) {
+        let content = noise(512 * sectors, seed);
+        let mut bytes = content.clone();
+        for (number, wrap) in wraps.iter().enumerate() {
+            let name = format!("a{number}");
+            bytes = match wrap {
+                Wrap::Mirror => mirror(&name, &bytes),
+                Wrap::Raid5(missing) => {
+                    let members = raid5(&name, &bytes);
+                    let here = members.iter().enumerate().filter(|(number, _)| Some(*number) != *missing);
+                    disk(&here.map(|(_, member)| (RAID, member.as_slice())).collect::<Vec<_>>())
+                }
+                Wrap::Partition => disk(&[(LINUX, &[7; 512]), (LINUX, &bytes)]),
+            };
+        }
+        // From the outside: the name of each, and whether it is a volume or the source, or a partition of it.
+        let (mut name, mut is_volume) = (String::new(), false);
+        for (number, wrap) in wraps.iter().enumerate().rev() {
+            match wrap {
+                Wrap::Mirror | Wrap::Raid5(_) => (name, is_volume) = (format!("md_a{number}"), true),
+                Wrap::Partition if name.is_empty() => name = "p2".to_owned(),
+                Wrap::Partition => (name, is_volume) = (format!("{name}.p2"), true),
+            }
+        }
+        let source = device(&bytes);
+        let stack = found(&source);
+        let all = contents(&source, &stack);
+        prop_assert_eq!(&stack.not_opened, &[""; 0]);
+        match all.iter().find(|(found, _)| *found == name) {
+            Some((_, found)) => prop_assert!(is_volume && found.starts_with(&content)),
+            None => prop_assert!(!is_volume, "{} is not among {:?}", name, names(&stack)),
+        }
+    }
+
+    /// A look at any bytes ends, and what it finds can be shown.
+    #[test]
+    fn any_bytes_are_looked_at(edits in prop::collection::vec((0usize..1 << 20, any::<u8>()), 0..40), which in 0usize..3) {
+        let content = noise(64 << 10, 9);
+        let mut bytes = match which {
+            0 => mirror("a", &mirror("b", &disk(&[(LINUX, &content)]))),
+            1 => disk(&[(RAID, &raid5("a", &content)[0]), (RAID, &raid5("a", &content)[2])]),
+            _ => disk(&[(LINUX, &disk(&[(LINUX, &content), (RAID, &mirror("b", &content))]))]),
+        };
+        for (at, byte) in edits {
+            // Where superblocks and tables are, mostly.
+            let at = if at % 2 == 0 { at % 8192 } else { at % bytes.len() };
+            bytes[at] = byte;
+        }
+        let source = device(&bytes);
+        let stack = found(&source);
+        let end = stack.over(source.clone()).unwrap().geometry().size;
+        prop_assert!(stack.volumes.iter().all(|volume| volume.range.fits(end)));
+        prop_assert_eq!(stack.devices(source).unwrap().len(), stack.volumes.len());
+    }
+}
