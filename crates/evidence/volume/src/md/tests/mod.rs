@@ -267,7 +267,7 @@ fn a_spare_that_took_up_no_role_itself_is_left_out_although_a_newer_superblock_g
     members[0] = spare.member(&shape, 2, &vec![1; 4 * CHUNK]);
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert!(case.0.arrays[0].remarks[1].contains("it was being rebuilt"), "{:?}", case.0.arrays[0].remarks);
+    assert!(case.0.volumes[0].remarks[1].contains("it was being rebuilt"), "{:?}", case.0.volumes[0].remarks);
 }
 
 #[test]
