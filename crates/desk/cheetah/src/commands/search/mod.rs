@@ -177,7 +177,7 @@ async fn search_source(
     drop((batches, progress));
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
-        match search_inside(streams, (args, search), &opened.decrypted(), (&mut sink, &mut outcome), stop).await {
+        match search_inside(streams, (args, search), &opened.decrypted()?, (&mut sink, &mut outcome), stop).await {
             Ok(counts) => inside = Some(counts),
             Err(failure) => ended = Err(failure),
         }
