@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use cheetah_control::api::{LeaseRequest, MAP_BYTES_MAX, NOTE_BYTES_MAX, NewExport, NewMap, NewNote, StoredMap};
+use cheetah_control::api::{
+    LeaseRequest, MAP_BYTES_MAX, NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, StoredMap,
+};
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Device, Error};
@@ -118,8 +120,8 @@ async fn a_note_is_stored_without_a_lease_and_ends_with_the_export() {
     let long = note("long", "x".repeat(NOTE_BYTES_MAX + 1));
     assert_eq!(refusal(client.store_note("e", &long).await.unwrap_err()).0, 413);
     assert_eq!(refusal(client.store_note("e", &note("No", String::new())).await.unwrap_err()).0, 400);
-    for name in ["a", "b", "c"] {
-        client.store_note("e", &note(name, "x".repeat(NOTE_BYTES_MAX))).await.unwrap();
+    for len in 1..NOTES_MAX {
+        client.store_note("e", &note(&"n".repeat(len), "x".repeat(NOTE_BYTES_MAX))).await.unwrap();
     }
     assert_eq!(refusal(client.store_note("e", &note("d", String::new())).await.unwrap_err()).0, 507);
     client.delete_export("e", None, &Asked::default()).await.unwrap();
