@@ -31,6 +31,7 @@ impl OpenOptions {
     /// `unlock` are read at once, if there are any. `beside` are other sources.
     #[new]
     #[pyo3(signature = (*, cache, prefetch, foresight, allow_lost, timeout_s, unlock, beside))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
     fn new(
         py: Python<'_>,
         cache: Option<&str>,
