@@ -232,13 +232,13 @@ const fn share_of(share: known::Share<'_>) -> answers::KnownFile<'_> {
 fn known_lines(found: &known::Found<'_>) -> Vec<String> {
     let shares = found.shares();
     let (files, runs) = (shares.len(), found.runs());
-    let mut lines = vec![match found.runs() {
+    let mut lines = vec![match runs {
         0 => format!("  known files: nothing was found of {}", found.files()),
         _ => format!(
-            "  known files: of {files} of {}, {runs} {} with {}",
-            found.files(),
+            "  known files: {runs} {} with {}, of {files} of {} files",
             if runs == 1 { "run" } else { "runs" },
-            Size(found.bytes())
+            Size(found.bytes()),
+            found.files()
         ),
     }];
     let line = |share: &known::Share<'_>| {
