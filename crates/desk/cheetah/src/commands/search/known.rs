@@ -21,7 +21,11 @@ pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
             // What the user names may be a link.
             let metadata = if depth == 0 { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
             let kind = metadata.context(format_args!("cannot read {}", path.display()))?.file_type();
-            if kind.is_dir() && depth < DEPTH_MAX {
+            if kind.is_dir() && depth == DEPTH_MAX {
+                let why = format!("{} is {DEPTH_MAX} folders deep: name it by itself", path.display());
+                return Err(Failure::misused(why));
+            }
+            if kind.is_dir() {
                 next.extend(entries(&path)?.into_iter().rev().map(|entry| (entry, depth + 1)));
             } else if kind.is_file() {
                 let file = File::open(&path).context(format_args!("cannot read {}", path.display()))?;
