@@ -25,6 +25,8 @@ pub struct Streams {
     /// What each pattern finds.
     compressed: Arc<[Option<Compressed>]>,
     found: Vec<Place>,
+    /// Places that were found when there was no room.
+    left_out: u64,
 }
 
 /// Where compressed data begin.
@@ -89,7 +91,12 @@ impl Streams {
             },
             _ => None,
         });
-        Self { compressed: compressed.collect(), found: Vec::new() }
+        Self { compressed: compressed.collect(), found: Vec::new(), left_out: 0 }
+    }
+
+    /// The places that are not searched: there were too many.
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// The number of places.
@@ -103,6 +110,7 @@ impl Streams {
         let (places, hits) = parted(&self.compressed, hits);
         batch.hits = hits;
         let room = PLACES_MAX.saturating_sub(self.found.len());
+        self.left_out += places.len().saturating_sub(room) as u64;
         self.found.extend(places.into_iter().take(room));
     }
 

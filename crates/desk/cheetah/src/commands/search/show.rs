@@ -185,12 +185,14 @@ impl Shown<'_> {
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
         if coverage.is_whole() {
+            let unfinished = |places, what| {
+                Err(Failure::evidence(format!("{}: at {places} places, {what} to the end; see above", self.source)))
+            };
+            let inside = self.inside.map_or(0, |counts| counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
-                0 => Ok(()),
-                places => Err(Failure::evidence(format!(
-                    "{}: at {places} headers, files were not carved to the end; see above",
-                    self.source
-                ))),
+                0 if inside == 0 => Ok(()),
+                0 => unfinished(inside, "compressed data were not searched"),
+                places => unfinished(places, "files were not carved"),
             };
         }
         let missing = Size(coverage.size() - self.bytes(State::Read));
