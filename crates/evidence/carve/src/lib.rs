@@ -5,7 +5,7 @@
 //! several fragments is found only if nothing that is checked lies beyond the first.
 //!
 //! What is parsed is evidence, and may be hostile: nothing is allocated by a number that it gives, each step moves on, and no file is
-//! longer than its format's [limit](Format::bytes_max). What is read in vain at all places together is limited, too ([`Carver`]).
+//! longer than its format's [limit](Format::bytes_max). The bytes that are read for all headers without a file are limited, too ([`Carver`]).
 
 #![forbid(unsafe_code)]
 

@@ -201,7 +201,7 @@ mod tests {
         let (stderr, receive) = blocked();
         stderr.set_held(true);
         stderr.push(b"a\n".to_vec());
-        // What is held back is not written now, so a wait for it would not end.
+        // Lines that are held back are written later: a wait for them would not end.
         stderr.flush(Duration::MAX);
         assert!(receive.try_recv().is_err());
         stderr.set_held(false);

@@ -19,7 +19,7 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 /// The longest time, in multiples of this: it doubles with each attempt that fails, so that overloaded machines can follow.
 const STORE_TIMEOUTS_MAX: u32 = 8;
 
-/// How long a node may take to store a map, after so many attempts in a row that failed.
+/// The time that a node has to store a map, after this number of failed attempts in a row.
 fn timeout(failures: u32) -> Duration {
     STORE_TIMEOUT * 1_u32.checked_shl(failures).map_or(STORE_TIMEOUTS_MAX, |timeouts| timeouts.min(STORE_TIMEOUTS_MAX))
 }

@@ -1,4 +1,4 @@
-//! What is read to find files, and what files that were found hide.
+//! The number of bytes that carving reads, and the headers that it skips within files that it found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
