@@ -308,9 +308,9 @@ fn pairs_that_had_a_link_alone_whose_trains_took_turns_give_no_capacity() {
         let trains = pairs.chain(std::iter::repeat_n(train(64, 200), 12)).collect();
         estimate(Method::Icmp, &Observations { trains, ..Observations::default() })
     };
-    assert!([of(5), of(20), of(40)].iter().all(|found| *found == Err(Unknown::InTurn)));
-    // Timestamps may be wrong, and a link of half the rate looks the same.
-    assert!([of(0), of(4)].iter().all(|found| found.as_ref().is_ok_and(|found| off(found.bits_per_s, 50e6) < 0.01)));
+    assert!([of(2), of(20), of(40)].iter().all(|found| *found == Err(Unknown::InTurn)));
+    // One timestamp may be wrong, and a link of half the rate looks the same.
+    assert!([of(0), of(1)].iter().all(|found| found.as_ref().is_ok_and(|found| off(found.bits_per_s, 50e6) < 0.01)));
 }
 
 #[test]
