@@ -129,12 +129,24 @@ impl fmt::Debug for LockedBytes {
 }
 
 /// Bytes of stack that are wiped: more than the functions take that derive, unwrap and expand keys.
-const STACK_BYTES: usize = 32 << 10;
+const STACK_BYTES: usize = 256 << 10;
 
-/// Overwrites the stack below the caller's frame, where functions that have returned may have left copies of a secret: values are
-/// moved into locked memory by way of the stack. Those functions must not be inlined into the caller.
+/// Does work that handles secrets, and then overwrites the stack that it used, where its functions may have left copies: values are
+/// moved into locked memory by way of the stack. What it returns must hold no secret outside of locked memory.
+pub fn with_stack_wiped<T>(work: impl FnOnce() -> T) -> T {
+    /// Not inlined, so that the work has its frames where those of `wipe_stack` are.
+    #[inline(never)]
+    fn call<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+    let made = call(work);
+    wipe_stack();
+    made
+}
+
+/// Overwrites the stack below the caller's frame.
 #[inline(never)]
-pub fn wipe_stack() {
+fn wipe_stack() {
     let mut below = [0u8; STACK_BYTES];
     below.zeroize();
     std::hint::black_box(&below);

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::LentKey;
-use cheetah_kit::locked::wipe_stack;
+use cheetah_kit::locked::with_stack_wiped;
 use cheetah_seal::age::Identity;
 use cheetah_seal::{SealError, Stamp, lent};
 
@@ -23,20 +23,13 @@ impl Borrower {
         self.0.recipient().to_string()
     }
 
-    /// A function of its own, so that its stack can be wiped.
-    #[inline(never)]
-    fn unwrap(&self, file: &[u8]) -> Result<lent::LentKey, SealError> {
-        lent::LentKey::unwrap(file, &self.0)
-    }
-
     /// Takes a key for units of `unit_bytes`, which `by` lends, and notes that in `record`.
     pub fn take(&self, key: &LentKey, unit_bytes: u64, record: &KeysLent, by: &str) -> Result<OwnKey, JobError> {
         if !key.is_valid() {
             return Err(JobError::Bad("a lent key has a task of 32 hex digits, and at most 5464 digits of base64"));
         }
         let file = STANDARD.decode(&key.age).map_err(|_| JobError::Bad("a lent key is not base64"))?;
-        let opened = self.unwrap(&file);
-        wipe_stack();
+        let opened = with_stack_wiped(|| lent::LentKey::unwrap(&file, &self.0));
         let opened = opened.map_err(|_| JobError::Bad("a lent key is none, or was lent to another run of the node"))?;
         if opened.unit_bytes() != unit_bytes {
             return Err(JobError::Bad("the units of a job with a lent key are those of the seal"));

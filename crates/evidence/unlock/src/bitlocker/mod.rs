@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 use cheetah_device::supervise::spawn_blocking;
+use cheetah_kit::locked::with_stack_wiped;
 
 use self::boot::Boot;
 use self::metadata::{METADATA_BYTES_MAX, Metadata};
@@ -39,19 +40,21 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
     let metadata = Arc::new(read_metadata(volume, &boot).await?);
     metadata.check(&boot)?;
     let opened = |key: Option<&VolumeKey>, protector| {
-        let cipher = key.map(|key| key.cipher(boot.sector_bytes)).transpose()?;
         let regions = regions(&metadata, &boot, volume.range)?;
-        Opened::new(volume.range, volume.range.offset, regions, cipher, protector)
+        with_stack_wiped(|| {
+            let cipher = key.map(|key| key.cipher(boot.sector_bytes)).transpose()?;
+            Opened::new(volume.range, volume.range.offset, regions, cipher, protector)
+        })
     };
     if metadata.is_decrypted() {
         return opened(None, "no key, since it is not encrypted any more".to_owned());
     }
-    if let Some((key, protector)) = metadata.without_key()? {
+    if let Some((key, protector)) = with_stack_wiped(|| metadata.without_key())? {
         return opened(Some(&key), protector);
     }
     for key in keys.iter() {
         let (metadata, key) = (Arc::clone(&metadata), Arc::clone(key));
-        let tried = spawn_blocking(move || metadata.with_key(&key));
+        let tried = spawn_blocking(move || with_stack_wiped(|| metadata.with_key(&key)));
         if let Some((key, protector)) = tried.await.map_err(|_| Refusal::GivenUp)?? {
             return opened(Some(&key), protector);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 use cheetah_device::supervise::spawn_blocking;
-use cheetah_kit::locked::LockedBytes;
+use cheetah_kit::locked::{LockedBytes, with_stack_wiped};
 
 pub use self::first::parse as parse_first;
 pub use self::header::Header;
@@ -50,7 +50,7 @@ pub(crate) struct Unsealed {
 impl Unsealed {
     /// The volume in `range` of a device.
     pub fn opened(&self, range: ByteRange) -> Result<Opened> {
-        self.header.opened(&self.master, range, self.protector.clone())
+        with_stack_wiped(|| self.header.opened(&self.master, range, self.protector.clone()))
     }
 }
 
@@ -59,7 +59,7 @@ async fn with_keys(place: &Piece, header: Header, keys: &Keys) -> Result<Unseale
     let header = Arc::new(header);
     let mut slots = Slots::new(place, Arc::clone(&header));
     for key in keys.iter() {
-        if let Some(master) = header.master_key(key)? {
+        if let Some(master) = with_stack_wiped(|| header.master_key(key))? {
             return Ok(Unsealed { header, master, protector: "master key".to_owned() });
         }
         if let Some((number, master)) = slots.try_key(key).await? {
@@ -138,7 +138,7 @@ impl<'a> Slots<'a> {
             }
         };
         let (header, key) = (Arc::clone(&self.header), Arc::clone(key));
-        let tried = spawn_blocking(move || header.key_in_slot(&header.slots[index], &area, &key));
+        let tried = spawn_blocking(move || with_stack_wiped(|| header.key_in_slot(&header.slots[index], &area, &key)));
         tried.await.map_err(|_| Refusal::GivenUp)?
     }
 }
