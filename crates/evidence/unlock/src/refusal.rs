@@ -26,6 +26,9 @@ pub enum Refusal {
     /// It is a header alone, and no volume shows a known format with it.
     #[error("no volume without a known format has one when it is decrypted with that header")]
     NoVolume,
+    /// It lies where another volume is open.
+    #[error("one of the keys opens it, but another opens a volume in the same place: it is read with its key alone")]
+    Covered,
     /// No memory for the keys.
     #[error("no memory can be had for its keys: {0}")]
     NoMemory(String),

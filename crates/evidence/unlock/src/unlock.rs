@@ -15,7 +15,7 @@ use crate::outcome::{LockedVolume, OpenedVolume, Outcome};
 use crate::piece::Piece;
 use crate::place::Place;
 use crate::refusal::{Refusal, Result};
-use crate::veracrypt;
+use crate::veracrypt::{self, Open};
 
 /// What a volume is called that is tried as one of VeraCrypt: nothing tells.
 const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
@@ -179,7 +179,12 @@ impl<'a> Unlocking<'a> {
             return;
         }
         match veracrypt::open(&turn.piece(place), self.keys).await {
-            Ok(Some(volume)) => turn.add(place, "VeraCrypt".to_owned(), volume),
+            Ok(Some(Open { volume, other })) => {
+                turn.add(place, "VeraCrypt".to_owned(), volume);
+                if let Some(which) = other {
+                    self.note(turn, place, format!("the {which} of VeraCrypt"), Err(Refusal::Covered));
+                }
+            }
             Ok(None) => {}
             Err(why) => self.note(turn, place, MAYBE_VERACRYPT.to_owned(), Err(why)),
         }

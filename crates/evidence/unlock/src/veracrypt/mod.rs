@@ -7,6 +7,7 @@
 mod header;
 mod methods;
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -14,7 +15,7 @@ use std::thread::available_parallelism;
 use cheetah_device::memory::Memory;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_kit::locked::LockedBytes;
+use cheetah_kit::locked::{LockedBytes, with_stack_wiped};
 use futures::future::try_join_all;
 use zeroize::Zeroizing;
 
@@ -37,48 +38,105 @@ const VALUES_MIN: usize = 150;
 /// Bytes of the keys of the longest cascade.
 const KEYS_BYTES: usize = 2 * CIPHERS_MAX * KEY_BYTES;
 
-/// The places of headers in a volume of `len` bytes, and what opens it there.
-fn places(len: u64) -> [(u64, &'static str); 4] {
+/// The outer volume, or the hidden one in its free space: both have headers of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Outer,
+    Hidden,
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outer => "outer volume",
+            Self::Hidden => "hidden volume",
+        })
+    }
+}
+
+/// A place of a header.
+#[derive(Clone, Copy)]
+struct Place {
+    at: u64,
+    which: Which,
+    /// What opens a volume there.
+    name: &'static str,
+}
+
+/// The places of headers in a volume of `len` bytes.
+fn places(len: u64) -> [Place; 4] {
     let copies = len - HEADERS_BYTES;
     [
-        (0, "header"),
-        (HIDDEN_AT, "header of the hidden volume"),
-        (copies, "copy of the header"),
-        (copies + HIDDEN_AT, "copy of the header of the hidden volume"),
+        Place { at: 0, which: Which::Outer, name: "header" },
+        Place { at: HIDDEN_AT, which: Which::Hidden, name: "header of the hidden volume" },
+        Place { at: copies, which: Which::Outer, name: "copy of the header" },
+        Place { at: copies + HIDDEN_AT, which: Which::Hidden, name: "copy of the header of the hidden volume" },
     ]
 }
 
+/// A volume that a key opened.
+pub(crate) struct Open {
+    pub volume: Opened,
+    /// The other of the outer and the hidden volume, if one of the further keys opens it. Both cannot be shown in one place.
+    pub other: Option<Which>,
+}
+
 /// Opens the volume with the first of the keys that fits; `None` if it has no header: nothing in its places is like noise.
-pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Option<Opened>> {
+pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Option<Open>> {
     let len = volume.range.len - volume.range.len % UNIT_BYTES;
     if len < VOLUME_BYTES_MIN {
         return Ok(None);
     }
     let (mut heads, mut untried) = (Vec::new(), Vec::new());
-    for (at, place) in places(len) {
-        match volume.read(at, HEADER_BYTES as u64).await {
+    for place in places(len) {
+        match volume.read(place.at, HEADER_BYTES as u64).await {
             Ok(head) => {
                 let head = head.first_chunk::<HEADER_BYTES>().filter(|head| is_like_noise(head));
                 heads.extend(head.map(|head| (Arc::new(*head), place)));
             }
-            Err(why) => untried.push(format!("the {place} was not tried: {why}")),
+            Err(why) => untried.push(format!("the {} was not tried: {why}", place.name)),
         }
     }
     if heads.is_empty() && untried.is_empty() {
         return Ok(None);
     }
-    for key in keys.veracrypt() {
+    let mut further = keys.veracrypt();
+    while let Some(key) = further.next() {
         for (head, place) in &heads {
             match try_header(head, key).await {
-                Ok(Some(found)) => return found.opened(volume, place).map(Some),
+                Ok(Some(found)) => {
+                    let volume = with_stack_wiped(|| found.opened(volume, place.name))?;
+                    return Ok(Some(Open { volume, other: find_other(&heads, place.which, further).await? }));
+                }
                 Ok(None) => {}
                 Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
                 // Another key may cost less.
-                Err(why) => untried.push(format!("a key was not tried on the {place}: {why}")),
+                Err(why) => untried.push(format!("a key was not tried on the {}: {why}", place.name)),
             }
         }
     }
     Err(Refusal::WrongKeys { untried })
+}
+
+/// A header as it lies on the volume, and its place.
+type Head = (Arc<[u8; HEADER_BYTES]>, Place);
+
+/// Returns which volume is opened by one of the further keys, if it is another than the open one.
+async fn find_other(heads: &[Head], open: Which, keys: impl Iterator<Item = &Arc<Key>>) -> Result<Option<Which>> {
+    for key in keys {
+        for (head, place) in heads {
+            if place.which == open {
+                continue;
+            }
+            match try_header(head, key).await {
+                Ok(Some(_)) => return Ok(Some(place.which)),
+                Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
+                // One volume is open: what cannot be tried takes nothing from it.
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Whether bytes may be random. Of 512 random ones, about 222 values differ, and never so few.
@@ -108,7 +166,7 @@ async fn try_header(head: &Arc<[u8; HEADER_BYTES]>, key: &Arc<Key>) -> Result<Op
         let tries = some.iter().map(|derivation| {
             let (derivation, head, key) = (*derivation, Arc::clone(head), Arc::clone(key));
             let tried = spawn_blocking(move || match key.veracrypt() {
-                Some(VeraCryptKey { password, .. }) => try_derivation(derivation, &head, password),
+                Some(VeraCryptKey { password, .. }) => with_stack_wiped(|| try_derivation(derivation, &head, password)),
                 None => Ok(None),
             });
             async move { tried.await.map_err(|_| Refusal::GivenUp)? }

@@ -262,6 +262,31 @@ async fn a_hidden_volume_and_the_copies_of_headers_are_opened() {
 }
 
 #[tokio::test]
+async fn with_keys_of_the_outer_and_the_hidden_volume_the_first_is_opened_and_the_other_named() {
+    let hidden_key = b"veracrypt,pim=1:battery staple";
+    let derive: Derive = |salt| pbkdf2_of::<sha2::Sha256>(b"battery staple", ITERATIONS, salt);
+    let (outer, first) = (Made::new(&[AES]), DATA_AT / 512);
+    let hidden = Made { header_at: 64 << 10, derive, data: first + 20..first + UNITS, ..Made::new(&[SERPENT]) };
+    let mut volume: Vec<u8> = noise(1).take(VOLUME_BYTES).collect();
+    outer.write_header(&mut volume);
+    hidden.write_header(&mut volume);
+    outer.write_content(&mut volume);
+    let hidden_content = hidden.write_content(&mut volume);
+    let image = device(&volume);
+    let cases: [(&[u8], &[u8], &str, &str); 2] = [
+        (KEY, hidden_key, "header of VeraCrypt", "the hidden volume of VeraCrypt"),
+        (hidden_key, KEY, "header of the hidden volume of VeraCrypt", "the outer volume of VeraCrypt"),
+    ];
+    for (open, other, protector, named) in cases {
+        let tried = tried(&image, &[open, b"\nveracrypt,pim=1:neither\n", other].concat()).await;
+        assert!(tried.opened[0].protector.contains(protector), "{:?}", tried.opened);
+        let [locked] = &tried.locked[..] else { panic!("{:?}", tried.locked) };
+        assert_eq!((&*locked.format, &locked.why), (named, &Refusal::Covered));
+    }
+    assert!(opened(&image, hidden_key).await.0 == hidden_content);
+}
+
+#[tokio::test]
 async fn units_are_numbered_from_the_start_of_the_partition() {
     let (volume, content) = Made::new(&[TWOFISH]).volume();
     let start = 2048_u32;
