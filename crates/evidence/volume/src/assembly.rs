@@ -3,8 +3,8 @@
 use cheetah_device::ByteRange;
 use futures::{StreamExt as _, stream};
 
-/// The maximum number of places that are examined.
-const PLACES_MAX: usize = 64;
+/// The maximum number of places that are examined: those that lie first.
+pub const PLACES_MAX: usize = 64;
 /// The number of places that are examined at the same time. Limits the memory for their metadata.
 const AT_ONCE: usize = 8;
 

@@ -12,6 +12,7 @@ use cheetah_device::visible::OneLine;
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_unlock::{Candidate, Keys, Place, Unlocking};
+use cheetah_volume::assembly::PLACES_MAX;
 use cheetah_volume::formats::{Format, LVM2};
 use cheetah_volume::partition::{Partition, SectorSize, read_tables};
 use cheetah_volume::{lvm, md};
@@ -162,6 +163,7 @@ impl<'a> Finder<'a> {
         let looked = self.look().await;
         self.members.extend(looked.iter().filter(|one| one.has_superblock()).map(Looked::seen));
         if !self.members.is_empty() {
+            self.note_left_out(self.members.len(), "members of arrays");
             self.arrays = md::assemble(&*self.device, &ranges(&self.members)).await;
         }
         self.sort(looked).await;
@@ -172,6 +174,7 @@ impl<'a> Finder<'a> {
         }
         self.physical.retain(|one| !self.arrays.places.contains(&one.place.range));
         if !self.physical.is_empty() {
+            self.note_left_out(self.physical.len(), "physical volumes");
             self.groups = lvm::assemble(&*self.device, &ranges(&self.physical)).await;
         }
         let groups: Vec<_> = self.groups.volumes.iter().cloned().map(Assembled::Logical).collect();
@@ -265,7 +268,11 @@ impl<'a> Finder<'a> {
         let inside = holder.place().name();
         // Those of a source are no part of another volume.
         let is_source = holder.depth == 0 && holder.place().partition.is_none();
-        for partition in &holder.partitions {
+        if holder.partitions.len() > PARTITIONS_MAX {
+            let holder = if inside.is_empty() { "it".to_owned() } else { OneLine(&inside).to_string() };
+            self.note(format!("more than {PARTITIONS_MAX} partitions are in {holder}, and the others are left out"));
+        }
+        for partition in holder.partitions.iter().take(PARTITIONS_MAX) {
             let range = partition.range.shifted(holder.place().range.offset);
             let place = Place { partition: Some(partition.number), inside: inside.clone(), range };
             if is_source {
@@ -358,6 +365,13 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Says that not all parts of one kind are examined, if so.
+    fn note_left_out(&mut self, count: usize, parts: &str) {
+        if count > PLACES_MAX {
+            self.note(format!("more than {PLACES_MAX} {parts} are in it, and the others are left out"));
+        }
+    }
+
     fn note(&mut self, sentence: String) {
         if !self.stack.not_opened.contains(&sentence) {
             self.stack.not_opened.push(sentence);
@@ -412,5 +426,5 @@ async fn add_partitions(device: &DynDevice, looked: &mut Looked, sectors: Sector
     }
     let Ok(window) = Window::new(DynDevice::clone(device), place.range) else { return };
     let tables = read_tables(&window, sectors).await;
-    looked.partitions = tables.partitions.into_iter().take(PARTITIONS_MAX).collect();
+    looked.partitions = tables.partitions;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
 use cheetah_testing::raid::{disk, mirror, raid5};
+use cheetah_volume::assembly::PLACES_MAX;
 use futures::FutureExt as _;
 use proptest::prelude::*;
 
@@ -104,6 +105,16 @@ fn an_array_of_several_sources_and_its_partitions_are_found() {
     // Alone, no member makes the array.
     assert_eq!(names(&found(&source)), [""; 0]);
     assert_eq!(names(&found_beside(&source, &others[1..])), ["md_whole", "md_whole.p1"]);
+}
+
+#[test]
+fn members_of_arrays_beyond_the_limit_are_left_out_and_that_is_said() {
+    let member = |number: usize| device(&mirror(&format!("m{number}"), &noise(8 << 10, number as u64)));
+    let others: Vec<_> = (1..=PLACES_MAX).map(|number| (format!("disk{number}"), member(number))).collect();
+    let stack = found_beside(&member(0), &others);
+    assert_eq!(stack.volumes.len(), PLACES_MAX);
+    assert_eq!(stack.not_opened, ["more than 64 members of arrays are in it, and the others are left out"]);
+    assert_eq!(found_beside(&member(0), &others[1..]).not_opened, [""; 0]);
 }
 
 #[test]

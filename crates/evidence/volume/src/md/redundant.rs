@@ -3,6 +3,7 @@
 //! What others say is used only if the array was closed. Otherwise, the copies of a byte may differ, and parity may be older than the
 //! data: of copies the first that is there is read, as the kernel does, and nothing is computed.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cheetah_device::around::is_local;
@@ -14,8 +15,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use super::geometry::{Geometry, Row};
 use super::members::Member;
 
-/// The largest piece that is read at once, in bytes. Limits the memory for what is computed.
-const PIECE_BYTES: u64 = 1 << 20;
+/// The smallest and the largest piece that is read at once, in bytes.
+const PIECE_BYTES: RangeInclusive<u64> = 4 << 10..=1 << 20;
+/// Bytes of all the pieces from which one is computed, about.
+const COMPUTED_BYTES: u64 = 4 << 20;
 /// The number of pieces that are read at the same time.
 const AT_ONCE: usize = 8;
 
@@ -37,6 +40,18 @@ impl Redundant {
     /// Each range of the device that holds some of it.
     pub fn ranges(&self) -> impl Iterator<Item = ByteRange> {
         self.members.iter().flatten().map(|member| member.data)
+    }
+
+    /// Bytes of the pieces in which it is read: a power of two if chunks are, so that no piece reaches beyond its chunk.
+    fn piece_bytes(&self) -> u64 {
+        let largest = match self.geometry {
+            Geometry::Copies { .. } => *PIECE_BYTES.end(),
+            // Each of the members may have to be read for one piece.
+            Geometry::Parity { members, .. } => {
+                (COMPUTED_BYTES / members.next_power_of_two() as u64).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
+            }
+        };
+        self.chunk_bytes.min(largest)
     }
 
     /// Where a range of a member's data lies in the device.
@@ -176,8 +191,10 @@ impl Device for Shown {
         }
         Io::later(async move {
             // A mirror is one chunk, of any length; other chunks are powers of two.
-            let piece_bytes = self.array.chunk_bytes.min(PIECE_BYTES);
-            let pieces = range.split_at_multiples(piece_bytes).map(|piece| self.read_piece(piece)).collect::<Vec<_>>();
+            let pieces = range
+                .split_at_multiples(self.array.piece_bytes())
+                .map(|piece| self.read_piece(piece))
+                .collect::<Vec<_>>();
             let pieces = stream::iter(pieces).buffered(AT_ONCE);
             pieces
                 .try_fold(Data::new(), |mut whole, piece| async move {
