@@ -54,8 +54,8 @@ pub struct Pattern {
 /// What an order may take, compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The bytes of all forms of all words together, of which the automaton takes about a hundred times as many; and those of the keys of
-    /// all blocks.
+    /// The bytes of all forms of all words together, of which what finds them takes up to a hundred times as many; and those of the keys
+    /// of all blocks.
     pub pattern_bytes_max: usize,
     /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,

@@ -1,12 +1,17 @@
-//! Words: their bytes in each encoding, found by one automaton (Aho and Corasick 1975).
+//! Words: their bytes in each encoding are patterns, which a [`Scanner`] finds.
 //!
-//! If case is ignored, the automaton ignores that of ASCII letters, and letters beyond ASCII are expanded to the bytes of
-//! both cases. As every such letter doubles the number of patterns, only the beginning of a word with many of them is in the
-//! automaton, and the rest is compared where the beginning is found.
+//! If case is ignored, the scanner ignores that of ASCII letters, and letters beyond ASCII are expanded to the bytes of
+//! both cases. As every such letter doubles the number of patterns, only the beginning of a word with many of them is a
+//! pattern, and the rest is compared where the beginning is found.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+mod patterns;
+mod sampled;
+mod scanner;
+
 use cheetah_error::{Error, Result};
 
+use self::patterns::Patterns;
+use self::scanner::Scanner;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX, number};
 use crate::order::Order;
@@ -16,9 +21,9 @@ const VARIANTS_MAX: usize = 16;
 
 /// The words of an order, compiled.
 pub struct Literals {
-    automaton: AhoCorasick,
+    scanner: Scanner,
     forms: Vec<Form>,
-    /// The form of each pattern of the automaton.
+    /// The form of each pattern.
     form_of: Vec<u32>,
     /// The length of the longest form.
     pub bytes_max: usize,
@@ -79,32 +84,22 @@ impl Literals {
                 )));
             }
         }
-        let mut builder = AhoCorasick::builder();
-        builder.match_kind(MatchKind::Standard).ascii_case_insensitive(order.ignore_case);
-        let automaton = builder
-            .build(&patterns)
+        let scanner = Scanner::new(Patterns::new(patterns, order.ignore_case))
             .map_err(|error| Error::misuse(format!("the words are too much for one search: divide them ({error})")))?;
-        Ok(Some(Self { automaton, forms, form_of, bytes_max }))
+        Ok(Some(Self { scanner, forms, form_of, bytes_max }))
     }
 
     /// Finds the words in `bytes`, and calls `found` for each.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
-        for matched in self.automaton.find_overlapping_iter(bytes) {
-            let Some(form) =
-                self.form_of.get(matched.pattern().as_usize()).and_then(|form| self.forms.get(*form as usize))
-            else {
-                continue;
-            };
-            let start = matched.start();
+        self.scanner.scan(bytes, |pattern, start, len| {
+            let form = self.form_of.get(pattern as usize).and_then(|form| self.forms.get(*form as usize));
+            let Some(form) = form else { return Ok(()) };
             let len = match &form.compared {
-                None => Some(matched.len()),
+                None => Some(len),
                 Some(text) => bytes.get(start..).and_then(|rest| len_at_start(rest, text, form.encoding)),
             };
-            if let Some(len) = len {
-                found(Found { start, len, pattern: form.word, encoding: form.encoding })?;
-            }
-        }
-        Ok(())
+            len.map_or(Ok(()), |len| found(Found { start, len, pattern: form.word, encoding: form.encoding }))
+        })
     }
 }
 
@@ -164,7 +159,7 @@ fn variants(places: &[Place], ignore_case: bool) -> (Vec<Vec<u8>>, bool) {
     (variants, is_whole)
 }
 
-/// Whether the automaton, which ignores the case of ASCII letters, takes no bytes for `folded` that are not of the place.
+/// Whether the scanner, which ignores the case of ASCII letters, takes no bytes for `folded` that are not of the place.
 fn is_exact(folded: &[u8], place: &Place) -> bool {
     let letters: Vec<_> = folded.iter().enumerate().filter(|(_, byte)| byte.is_ascii_lowercase()).collect();
     match letters[..] {
@@ -221,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_byte_that_is_no_letter_keeps_its_case() {
-        // The second byte of this letter is that of an ASCII letter, whose case the automaton ignores.
+        // The second byte of this letter is that of an ASCII letter, whose case the scanner ignores.
         let order = Order {
             words: vec!["ア".into()],
             encodings: vec!["shift_jis".parse().unwrap()],
