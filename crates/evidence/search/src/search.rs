@@ -135,7 +135,8 @@ impl Search {
                 false => vec![TextEncoding::Utf8],
             };
             for encoding in encodings {
-                expressions.extend(parsed.compiled(number(patterns.len() - words), encoding, Some(check))?);
+                let compiled = parsed.compiled(number(patterns.len() - words), encoding, Some(check))?;
+                expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));
                 pattern.encodings.push(encoding);
             }
             patterns.push(pattern);

@@ -1,14 +1,28 @@
 //! E-mail addresses and URLs.
 
 use super::domains::domain_len;
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// A local part, @ and a domain.
 pub const EMAIL: &str = r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}";
 
+/// Where one is looked for.
+pub static EMAIL_LEAD: Lead = Lead {
+    sign: Sign::Mark { text: "@", class: Class::of("A-Za-z0-9._%+-"), before_max: 64 },
+    not_after: Class::of("A-Za-z0-9_%+-"),
+    first: Class::of("A-Za-z0-9_%+-"),
+};
+
 /// A scheme and the characters that a URL may have.
 pub const URL: &str =
     r"(?i:https?|ftps?|sftp|ssh|smb|file|ldaps?|rtsp|wss?)://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2000}";
+
+/// Where one is looked for: the longest schemes have five letters.
+pub static URL_LEAD: Lead = Lead {
+    sign: Sign::Mark { text: "://", class: Class::of("A-Za-z"), before_max: 5 },
+    not_after: Class::of("A-Za-z0-9"),
+    first: Class::of("A-Za-z"),
+};
 
 /// An e-mail address.
 pub fn email(candidate: &Candidate<'_>) -> Option<usize> {

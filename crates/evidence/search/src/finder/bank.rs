@@ -1,9 +1,16 @@
 //! International bank account numbers (ISO 13616).
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// A country, two check digits and the account, with or without blanks.
 pub const IBAN: &str = r"[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,29}";
+
+/// Where one is looked for.
+pub static IBAN_LEAD: Lead = Lead {
+    sign: Sign::Run { class: Class::of("A-Z0-9 "), len: 15 },
+    not_after: Class::of("A-Za-z0-9"),
+    first: Class::of("A-Z"),
+};
 
 /// The length of the numbers of each country.
 const COUNTRIES: &str = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 \

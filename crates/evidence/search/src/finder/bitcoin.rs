@@ -2,10 +2,17 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// An address in Base58, or one of segregated witness in Bech32.
 pub const ADDRESS: &str = r"[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[02-9ac-hj-np-z]{11,71}";
+
+/// Where one is looked for: the shortest one begins with `bc1` and has 11 characters more.
+pub static LEAD: Lead = Lead {
+    sign: Sign::Run { class: Class::of("A-Za-z0-9"), len: 14 },
+    not_after: Class::of("A-Za-z0-9"),
+    first: Class::of("13b"),
+};
 
 /// The digits of Base58.
 const BASE58: &[u8] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";

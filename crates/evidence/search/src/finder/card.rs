@@ -1,9 +1,16 @@
 //! Numbers of payment cards.
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// Digits, alone or in groups.
 pub const NUMBER: &str = r"[0-9](?:[ -]?[0-9]){11,18}";
+
+/// Where one is looked for: also after B.
+pub static LEAD: Lead = Lead {
+    sign: Sign::Run { class: Class::of("0-9 -"), len: 12 },
+    not_after: Class::of("AC-Za-z0-9._-"),
+    first: Class::of("0-9"),
+};
 
 /// The number of digits in a group.
 const GROUP_DIGITS: std::ops::RangeInclusive<usize> = 3..=7;

@@ -1,9 +1,16 @@
 //! Names of hosts and domains.
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// Labels with dots between them; the last has letters only.
 pub const DOMAIN: &str = r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}";
+
+/// Where one is looked for: at the dot after its first label.
+pub static LEAD: Lead = Lead {
+    sign: Sign::Mark { text: ".", class: Class::of("A-Za-z0-9-"), before_max: 63 },
+    not_after: Class::of("A-Za-z0-9_-"),
+    first: Class::of("A-Za-z0-9"),
+};
 
 /// The generic top levels that are in wide use. One of two letters is taken for a country's.
 const TOP_LEVELS: &str = "academy aero agency app arpa art asia bank bar bid bike biz blog build business buzz cafe camp capital car care cash \

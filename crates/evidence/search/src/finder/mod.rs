@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 pub use self::compressed::{Compressed, UnknownCompressed};
 pub use self::files::FileKind;
-use crate::expression::Check;
+use crate::expression::{Check, Lead};
 
 /// A well-known kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +99,24 @@ impl Finder {
             Self::Bitcoin => (bitcoin::ADDRESS, bitcoin::address),
             Self::Header(kind) => kind.rule(),
             Self::Compressed(kind) => kind.rule(),
+        }
+    }
+}
+
+impl Finder {
+    /// Where its hits may begin; `None` if its expression finds that as fast.
+    pub(crate) const fn lead(self) -> Option<&'static Lead> {
+        match self {
+            Self::Email => Some(&address::EMAIL_LEAD),
+            Self::Url => Some(&address::URL_LEAD),
+            Self::Domain => Some(&domains::LEAD),
+            Self::Ipv4 => Some(&network::IPV4_LEAD),
+            Self::Ipv6 => Some(&network::IPV6_LEAD),
+            Self::Telephone => Some(&telephone::LEAD),
+            Self::Card => Some(&card::LEAD),
+            Self::Iban => Some(&bank::IBAN_LEAD),
+            Self::Bitcoin => Some(&bitcoin::LEAD),
+            Self::Header(_) | Self::Compressed(_) => None,
         }
     }
 }

@@ -2,13 +2,27 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// Four numbers; a fifth shows that it is something else, such as an object identifier.
 pub const IPV4: &str = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:\.[0-9])?";
 
+/// Where one is looked for: at the dot after its first number.
+pub static IPV4_LEAD: Lead = Lead {
+    sign: Sign::Mark { text: ".", class: Class::of("0-9"), before_max: 3 },
+    not_after: Class::of("A-Za-z0-9_."),
+    first: Class::of("0-9"),
+};
+
 /// Groups of hexadecimal digits, and an IPv4 address at their end.
 pub const IPV6: &str = r"[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,8}(?:(?:\.[0-9]{1,3}){3})?";
+
+/// Where one is looked for: at the colon after its first group, which may be empty.
+pub static IPV6_LEAD: Lead = Lead {
+    sign: Sign::Mark { text: ":", class: Class::of("0-9A-Fa-f"), before_max: 4 },
+    not_after: Class::of("A-Za-z0-9:._"),
+    first: Class::of("0-9A-Fa-f:"),
+};
 
 /// The fewest digits of an IPv6 address: fewer are found in source code everywhere, as in `a::b`.
 const IPV6_DIGITS_MIN: usize = 4;

@@ -1,9 +1,16 @@
 //! Telephone numbers.
 
-use crate::expression::Candidate;
+use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// An international number, or a North American one with its separators.
 pub const NUMBER: &str = r"\+[1-9][0-9]{0,2}[ ./-]?(?:\([0-9]{1,5}\)[ ./-]?)?[0-9](?:[ ./-]?[0-9]){4,13}|(?:\([0-9]{3}\) ?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}";
+
+/// Where one is looked for: the shortest international number has seven characters.
+pub static LEAD: Lead = Lead {
+    sign: Sign::Run { class: Class::of("0-9+() ./-"), len: 7 },
+    not_after: Class::of("A-Za-z0-9+.-"),
+    first: Class::of("0-9+("),
+};
 
 /// The number of digits of an international number (ITU-T E.164).
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;

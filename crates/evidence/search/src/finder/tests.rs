@@ -1,14 +1,26 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
 use super::*;
 use crate::encoding::TextEncoding;
-use crate::expression::Parsed;
+use crate::expression::{Expression, Parsed};
 use crate::found::Found;
 
 /// The hits of a finder in a text, in an encoding.
 fn found_in(finder: Finder, bytes: &[u8], encoding: TextEncoding) -> Vec<(usize, usize)> {
+    found_by(&tried_everywhere(finder, encoding).led_by(finder.lead()), bytes)
+}
+
+/// The expression of a finder, without its lead.
+fn tried_everywhere(finder: Finder, encoding: TextEncoding) -> Expression {
     let (expression, check) = finder.rule();
-    let parsed = Parsed::new(expression, false).unwrap();
+    Parsed::new(expression, false).unwrap().compiled(0, encoding, Some(check)).unwrap().unwrap()
+}
+
+fn found_by(compiled: &Expression, bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
-    let compiled = parsed.compiled(0, encoding, Some(check)).unwrap().unwrap();
     let note = |found: Found| {
         all.push((found.start, found.len));
         Ok(())
@@ -165,4 +177,77 @@ fn every_finder_has_a_name_of_its_own_and_an_expression() {
         Parsed::new(expression, false).unwrap().compiled(0, TextEncoding::Utf8, Some(check)).unwrap().unwrap();
     }
     assert_eq!("jpg".parse::<FileKind>(), Err(UnknownFileKind("jpg".to_owned())));
+}
+
+/// Parts of text of all kinds: some are found, others nearly are.
+const PARTS: [&str; 24] = [
+    "anna.koch@example.com",
+    "..x@a-b.co.uk",
+    "@",
+    "https://www.example.org/kasse?beleg=(7).",
+    "://",
+    "Ftp",
+    "192.168.17.4",
+    "1.3.6.1.4.1",
+    "2001:db8:85a3:8d3:1319:8a2e:370:7348",
+    "fe80::1:",
+    "::ffff:10.0.0.7",
+    "+49 (0)30 901820",
+    "(202) 555-0143",
+    "202-555-0143",
+    "4111 1111 1111 1111",
+    "B378282246310005",
+    "DE89 3704 0044 0532 0130 00",
+    "GB82WEST12345698765432",
+    "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+    "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+    "     ",
+    "-",
+    "\u{0}",
+    "\u{e4}",
+];
+
+/// Text of such parts, of which some are cut, and of characters that stand in them or beside them.
+fn text() -> impl Strategy<Value = String> {
+    let part = (select(PARTS.to_vec()), 0usize..50, 0usize..50)
+        .prop_map(|(part, from, len)| part.chars().skip(from % part.len()).take(len.max(1)).collect::<String>());
+    let whole = select(PARTS.to_vec()).prop_map(str::to_owned);
+    let beside = "[0-9a-fA-FB1zZ .:/@_%+()-]{1,4}";
+    let digits = "[0-9][0-9 -]{6,40}";
+    let pieces = prop_oneof![4 => whole, 2 => part, 3 => beside, 1 => digits];
+    prop::collection::vec(pieces, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+/// An expression that is tried everywhere, and the same with its lead.
+struct Both {
+    finder: Finder,
+    encoding: TextEncoding,
+    everywhere: Expression,
+    led: Expression,
+}
+
+/// Those of all kinds in all ways to write ASCII, compiled once.
+static BOTH: LazyLock<Vec<Both>> = LazyLock::new(|| {
+    let encodings = [TextEncoding::Utf8, TextEncoding::Utf16Le, TextEncoding::Utf16Be];
+    let both = |finder: Finder, encoding| {
+        let led = tried_everywhere(finder, encoding).led_by(finder.lead());
+        Both { finder, encoding, everywhere: tried_everywhere(finder, encoding), led }
+    };
+    Finder::ALL.into_iter().flat_map(|finder| encodings.map(|encoding| both(finder, encoding))).collect()
+});
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_finder_that_follows_its_lead_finds_what_it_finds_without_one(text in text(), padding in 0usize..3) {
+        let wide = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        for bytes in [text.clone().into_bytes(), wide(u16::to_le_bytes), wide(u16::to_be_bytes)] {
+            // Characters of UTF-16 begin at even and at odd places, and those of one order of bytes look like the other one.
+            let bytes = [b"x".repeat(padding), bytes.clone(), b"-".to_vec(), bytes].concat();
+            for Both { finder, encoding, everywhere, led } in BOTH.iter() {
+                prop_assert_eq!(found_by(led, &bytes), found_by(everywhere, &bytes), "{} in {}", finder, encoding);
+            }
+        }
+    }
 }

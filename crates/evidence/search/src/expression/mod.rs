@@ -1,10 +1,16 @@
 //! Regular expressions over bytes, whose matches have a maximum length.
 
+mod lead;
+mod text;
+
 use cheetah_error::{Error, Result};
 use regex_automata::meta::{Config, Regex};
-use regex_automata::{Input, util::syntax};
+use regex_automata::{Anchored, Input, util::syntax};
 use regex_syntax::hir::{Hir, Look};
 
+use self::lead::Leader;
+pub use self::lead::{Class, Lead, Sign};
+use self::text::Text;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX};
 use crate::wide::widened;
@@ -47,6 +53,8 @@ pub struct Expression {
     encoding: TextEncoding,
     regex: Regex,
     check: Option<Check>,
+    /// Where matches are tried; everywhere without.
+    leader: Option<Leader>,
     /// The length of the longest match.
     pub bytes_max: usize,
 }
@@ -119,7 +127,7 @@ impl<'a> Parsed<'a> {
             .configure(config)
             .build_from_hir(&hir)
             .map_err(|error| Error::misuse(format!("the expression '{text}' is too large: repeat less ({error})")))?;
-        Ok(Some(Expression { pattern, encoding, regex, check, bytes_max }))
+        Ok(Some(Expression { pattern, encoding, regex, check, leader: None, bytes_max }))
     }
 
     /// Whether it is text with assertions, which are not searched in UTF-16.
@@ -143,17 +151,32 @@ impl Expression {
         self.regex.memory_usage() + CACHE_BYTES_MAX
     }
 
+    /// The same, tried only where the lead says that a hit may begin: where its check refuses the matches at all other places.
+    #[must_use]
+    pub fn led_by(self, lead: Option<&'static Lead>) -> Self {
+        Self { leader: lead.map(|lead| Leader::new(lead, self.encoding)), ..self }
+    }
+
     /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
-        let (mut at, mut furthest) = (0, 0);
-        while let Some(matched) = self.regex.search(&Input::new(bytes).range(at..)) {
-            let start = matched.start();
-            at = start + 1;
-            let Some(len) = self.accepted(bytes, start, matched.end()) else { continue };
-            if start + len > furthest {
+        let mut furthest = 0;
+        let mut take = |start: usize, end| match self.accepted(bytes, start, end) {
+            Some(len) if start + len > furthest => {
                 furthest = start + len;
-                found(Found { start, len, pattern: self.pattern, encoding: self.encoding })?;
+                found(Found { start, len, pattern: self.pattern, encoding: self.encoding })
             }
+            _ => Ok(()),
+        };
+        if let Some(leader) = &self.leader {
+            return leader.each(bytes, |start| {
+                let here = Input::new(bytes).range(start..).anchored(Anchored::Yes);
+                self.regex.search(&here).map_or(Ok(()), |matched| take(start, matched.end()))
+            });
+        }
+        let mut at = 0;
+        while let Some(matched) = self.regex.search(&Input::new(bytes).range(at..)) {
+            at = matched.start() + 1;
+            take(matched.start(), matched.end())?;
         }
         Ok(())
     }
@@ -161,7 +184,8 @@ impl Expression {
     /// The length of the hit in a match, if there is one.
     fn accepted(&self, bytes: &[u8], start: usize, end: usize) -> Option<usize> {
         let Some(check) = self.check else { return Some(end - start) };
-        let unit = self.encoding.unit_bytes();
+        let around = Text { bytes, encoding: self.encoding };
+        let unit = around.unit_bytes();
         let narrow: Vec<u8>;
         let text = match self.encoding {
             TextEncoding::Utf16Le => {
@@ -174,18 +198,8 @@ impl Expression {
             }
             TextEncoding::Utf8 | TextEncoding::CodePage(_) => bytes.get(start..end)?,
         };
-        let before = start.checked_sub(unit).and_then(|from| self.ascii(bytes.get(from..start)?));
-        let after = bytes.get(end..end + unit).and_then(|bytes| self.ascii(bytes));
-        check(&Candidate { text, before, after }).map(|len| len * unit)
-    }
-
-    /// The ASCII character of a unit of the encoding.
-    fn ascii(&self, unit: &[u8]) -> Option<u8> {
-        let byte = match (self.encoding, unit) {
-            (TextEncoding::Utf16Le, [byte, 0]) | (TextEncoding::Utf16Be, [0, byte]) | (_, [byte]) => *byte,
-            _ => return None,
-        };
-        byte.is_ascii().then_some(byte)
+        let before = start.checked_sub(unit).and_then(|before| around.ascii(before));
+        check(&Candidate { text, before, after: around.ascii(end) }).map(|len| len * unit)
     }
 }
 
