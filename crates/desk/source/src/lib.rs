@@ -26,7 +26,7 @@ mod read_counter;
 mod read_sample;
 mod remote;
 mod reopening;
-mod search;
+pub mod search;
 mod stack;
 mod stats;
 mod upload;

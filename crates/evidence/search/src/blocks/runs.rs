@@ -4,6 +4,7 @@
 //! file and on the disk tell much more, so a single one is counted and no more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::BLOCK_BYTES;
 use super::known::{KnownFiles, Place};
@@ -36,8 +37,8 @@ impl KnownRun {
 }
 
 /// Makes runs of blocks, which are found in the order of their offsets.
-pub struct KnownRuns<'a> {
-    known: &'a KnownFiles,
+pub struct KnownRuns {
+    known: Arc<KnownFiles>,
     /// Runs that the next block may continue.
     open: Vec<KnownRun>,
     found: KnownFound,
@@ -54,9 +55,9 @@ pub struct KnownFound {
     pub singles: u64,
 }
 
-impl<'a> KnownRuns<'a> {
+impl KnownRuns {
     /// None yet.
-    pub fn new(known: &'a KnownFiles) -> Self {
+    pub fn new(known: Arc<KnownFiles>) -> Self {
         Self { known, open: Vec::new(), found: KnownFound::default() }
     }
 
@@ -109,8 +110,8 @@ mod tests {
     }
 
     /// The runs of blocks of a file, given by their offsets and numbers, and the blocks found alone.
-    fn runs(known: &KnownFiles, content: &[u8], found: &[(u64, usize)]) -> (Vec<(u64, u64, usize, u64)>, u64) {
-        let mut runs = KnownRuns::new(known);
+    fn runs(known: &Arc<KnownFiles>, content: &[u8], found: &[(u64, usize)]) -> (Vec<(u64, u64, usize, u64)>, u64) {
+        let mut runs = KnownRuns::new(known.clone());
         let blocks: Vec<&[u8]> = content.chunks(BLOCK_BYTES).collect();
         found.iter().for_each(|(offset, block)| runs.add(&hit(*offset, blocks[*block])));
         let found = runs.finish();
@@ -123,7 +124,7 @@ mod tests {
         let content = noise(3, 5 * BLOCK_BYTES + 100);
         let mut known = KnownFiles::default();
         known.add("a", &content[..]).unwrap();
-        let known = known.without_common_blocks();
+        let known = Arc::new(known.without_common_blocks());
         assert_eq!((known.files()[0].blocks, known.keys().len()), (5, 5));
         let found = [(0, 0), (4096, 1), (8192, 2), (20_480, 3), (24_576, 4), (100_352, 4)];
         assert_eq!(runs(&known, &content, &found), (vec![(0, 12_288, 0, 0), (20_480, 8192, 0, 12_288)], 1));
@@ -137,8 +138,7 @@ mod tests {
         let mut known = KnownFiles::default();
         known.add("a", &[&shared[..], &own].concat()[..]).unwrap();
         known.add("b", &[&own[..], &shared].concat()[..]).unwrap();
-        let both = known.without_common_blocks();
-        let mut found = KnownRuns::new(&both);
+        let mut found = KnownRuns::new(Arc::new(known.without_common_blocks()));
         for (nth, block) in shared.chunks(BLOCK_BYTES).enumerate() {
             found.add(&hit(4096 * nth as u64, block));
         }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Coverage;
 use cheetah_kit::rename_new;
 use cheetah_search::{FeatureFiles, Hit, HitTable, InnerHit, Search};
+use cheetah_source::search::known::Found;
 use tempfile::TempDir;
 
-use super::known::Found;
 use crate::answers::search::Search as Answer;
 use crate::commands::options::must_not_exist;
 use crate::failure::{Context as _, Result};
@@ -68,7 +68,7 @@ impl Folder {
     }
 
     /// Completes the folder, and gives it its name.
-    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage, known: Option<&Found<'_>>) -> Result<()> {
+    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<()> {
         let writing = format!("cannot write {}", self.path.display());
         let place = |name: &str| self.made.path().join(name);
         self.table.finish().and_then(|table| table.sync_all()).context(&writing)?;

@@ -2,24 +2,21 @@
 
 mod carve;
 mod folder;
-mod inside;
-mod known;
 mod options;
 mod show;
 
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
 use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Search};
+use cheetah_source::search::inside::{Counts, Streams};
+use cheetah_source::search::known::{self, Known};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 
 use self::carve::Headers;
 use self::folder::Folder;
-use self::inside::{Counts, Streams};
-use self::known::Known;
 use self::options::OrderArgs;
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
@@ -108,8 +105,10 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
     let known = read_known(&args.known).await?;
-    let order =
-        Order { blocks: known.as_ref().map(KnownFiles::keys).unwrap_or_default(), ..args.order.read(known.is_some())? };
+    let order = Order {
+        blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
+        ..args.order.read(known.is_some())?
+    };
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
@@ -123,7 +122,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         folder,
         headers: args.carve.then(|| Headers::new(&search)),
         streams: args.order.is_inside().then(|| Streams::new(&search)),
-        known: known.as_ref().map(|files| Known::new(files, &search)),
+        known: known.map(|files| Known::new(files, &search)),
         ui,
     };
     let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
@@ -131,13 +130,14 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
 }
 
 /// Reads the known files, if there are any.
-async fn read_known(paths: &[PathBuf]) -> Result<Option<KnownFiles>> {
+async fn read_known(paths: &[PathBuf]) -> Result<Option<Arc<KnownFiles>>> {
     if paths.is_empty() {
         return Ok(None);
     }
     let paths = paths.to_vec();
     let reading = tokio::task::spawn_blocking(move || known::read(&paths));
-    reading.await.context("cannot read the known files")?.map(Some)
+    let known = reading.await.context("cannot read the known files")??;
+    Ok(Some(Arc::new(known)))
 }
 
 /// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.
@@ -210,9 +210,9 @@ async fn search_inside(
     (sink, outcome): (&mut Sink<'_>, &mut Outcome),
     stop: &mut Stop,
 ) -> Result<Counts> {
-    let progress = sink.ui.progress("searching compressed data".to_owned(), streams.len() as u64);
+    let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
     let mut counts = Counts { cut: streams.left_out(), ..Counts::default() };
-    let mut found = pin!(streams.search(device, search, workers(args)).enumerate());
+    let mut found = streams.search(device, search, workers(args)).enumerate();
     loop {
         let next = tokio::select! {
             next = found.next() => next,
@@ -235,7 +235,7 @@ struct Sink<'a> {
     folder: Option<Folder>,
     headers: Option<Headers>,
     streams: Option<Streams>,
-    known: Option<Known<'a>>,
+    known: Option<Known>,
     ui: Ui,
 }
 

@@ -9,8 +9,8 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
 use cheetah_search::{Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Search};
+use cheetah_source::search::{inside, known};
 
-use super::{inside, known};
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -76,7 +76,7 @@ pub struct Shown<'a> {
     /// What became of compressed data, if these were searched.
     pub inside: Option<inside::Counts>,
     /// What was found of known files, if their blocks were searched for.
-    pub known: Option<&'a known::Found<'a>>,
+    pub known: Option<&'a known::Found>,
     /// What became of the headers, if files were carved.
     pub carved: Option<Counts>,
 }
@@ -231,7 +231,7 @@ const fn share_of(share: known::Share<'_>) -> answers::KnownFile<'_> {
 }
 
 /// The files with the largest shares.
-fn known_lines(found: &known::Found<'_>) -> Vec<String> {
+fn known_lines(found: &known::Found) -> Vec<String> {
     let shares = found.shares();
     let (files, runs) = (shares.len(), found.runs());
     let mut lines = vec![match runs {

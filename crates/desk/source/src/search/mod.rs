@@ -1,4 +1,10 @@
 //! Searching an open source: at the nodes of a drive, if that is asked for, and otherwise here.
+//!
+//! The beginnings of compressed data and the blocks of known files are hits like others. [`inside::Streams`] and [`known::Known`] take them
+//! out of the results, to make more of them.
+
+pub mod inside;
+pub mod known;
 
 use std::sync::Arc;
 

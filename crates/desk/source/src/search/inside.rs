@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cheetah_carve::{End, Packing, unpack};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
+use cheetah_error::{Error, Result};
 use cheetah_search::seam::Window;
 use cheetah_search::{Batch, Compressed, Finder, Hit, InnerHit, PatternKind, Search};
-use futures::{Stream, StreamExt as _, stream};
-
-use crate::failure::{Context as _, Result};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tokio::task::JoinError;
 
 /// The most places that are remembered: more are no use, and take memory.
 const PLACES_MAX: usize = 10_000_000;
@@ -99,8 +100,8 @@ impl Streams {
         self.left_out
     }
 
-    /// The number of places.
-    pub const fn len(&self) -> usize {
+    /// The number of places that will be searched.
+    pub const fn places(&self) -> usize {
         self.found.len()
     }
 
@@ -120,14 +121,14 @@ impl Streams {
         device: &DynDevice,
         search: &Arc<Search>,
         workers: usize,
-    ) -> impl Stream<Item = Result<Inside>> + use<> {
+    ) -> BoxStream<'static, Result<Inside>> {
         let (device, search, compressed) = (device.clone(), search.clone(), self.compressed);
         let each = move |place| {
             let inside = inside(device.clone(), place, search.clone(), compressed.clone());
             // A task of its own, so that processors unpack side by side.
-            async move { tokio::spawn(inside).await.context("searching compressed data")? }
+            async move { tokio::spawn(inside).await.map_err(ended)? }
         };
-        stream::iter(self.found).map(each).buffered(workers.max(1))
+        stream::iter(self.found).map(each).buffered(workers.max(1)).boxed()
     }
 }
 
@@ -175,7 +176,7 @@ async fn inside(
         let own = ByteRange::new(0, len);
         let (window, scanner) = (Window { offset: 0, bytes: unpacked.bytes, own }, search.clone());
         let scanning = tokio::task::spawn_blocking(move || (scanner.scan(&window), window.bytes));
-        let (hits, bytes) = scanning.await.context("searching compressed data")?;
+        let (hits, bytes) = scanning.await.map_err(ended)?;
         let (places, mut hits) = parted(&compressed, hits?);
         // Blocks of known files lie at sectors of a disk.
         hits.retain(|hit| search.patterns().get(hit.pattern).is_some_and(|pattern| pattern.kind != PatternKind::Block));
@@ -198,6 +199,11 @@ async fn inside(
         }
     }
     Ok(found)
+}
+
+/// The error of a task that did not come to its end.
+fn ended(error: JoinError) -> Error {
+    Error::failed(format!("searching compressed data: {error}"))
 }
 
 /// Divides hits into beginnings of compressed data, and the others.

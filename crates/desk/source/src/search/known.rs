@@ -3,16 +3,20 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cheetah_device::path_text::path_to_text;
+use cheetah_error::{Error, Result};
 use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRuns, PatternKind, Search};
-
-use crate::failure::{Context as _, Failure, Result};
 
 /// The deepest folder within a folder of known files.
 const DEPTH_MAX: usize = 64;
 
 /// Reads known files: those named, and all in the folders named, but no links.
+///
+/// # Errors
+///
+/// If one cannot be read; `Kind::Misuse` if folders are too deep, or if no block tells the files from others.
 pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
     let mut known = KnownFiles::default();
     for path in paths {
@@ -20,22 +24,22 @@ pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
         while let Some((path, depth)) = next.pop() {
             // What the user names may be a link.
             let metadata = if depth == 0 { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
-            let kind = metadata.context(format_args!("cannot read {}", path.display()))?.file_type();
+            let kind = metadata.map_err(|error| unreadable(&path, &error))?.file_type();
             if kind.is_dir() && depth == DEPTH_MAX {
                 let why = format!("{} is {DEPTH_MAX} folders deep: name it by itself", path.display());
-                return Err(Failure::misused(why));
+                return Err(Error::misuse(why));
             }
             if kind.is_dir() {
                 next.extend(entries(&path)?.into_iter().rev().map(|entry| (entry, depth + 1)));
             } else if kind.is_file() {
-                let file = File::open(&path).context(format_args!("cannot read {}", path.display()))?;
+                let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
                 known.add(&path_to_text(&path), file)?;
             }
         }
     }
     let known = known.without_common_blocks();
     if known.files().iter().all(|file| file.blocks == 0) {
-        return Err(Failure::misused(format!(
+        return Err(Error::misuse(format!(
             "the known files have no block of {BLOCK_BYTES} bytes that tells them from others: name larger files"
         )));
     }
@@ -44,27 +48,30 @@ pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
 
 /// What is in a folder, in the order of the names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let reading = format!("cannot read {}", folder.display());
     let entries: std::io::Result<Vec<_>> =
         fs::read_dir(folder).and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect());
-    let mut entries = entries.context(reading)?;
+    let mut entries = entries.map_err(|error| unreadable(folder, &error))?;
     entries.sort_unstable();
     Ok(entries)
 }
 
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format_args!("cannot read {}", path.display()), error)
+}
+
 /// The blocks of known files that a search has found.
-pub struct Known<'a> {
-    files: &'a KnownFiles,
-    runs: KnownRuns<'a>,
+pub struct Known {
+    files: Arc<KnownFiles>,
+    runs: KnownRuns,
     /// The pattern of blocks.
     pattern: Option<usize>,
 }
 
-impl<'a> Known<'a> {
+impl Known {
     /// None yet.
-    pub fn new(files: &'a KnownFiles, search: &Search) -> Self {
+    pub fn new(files: Arc<KnownFiles>, search: &Search) -> Self {
         let pattern = search.patterns().iter().position(|pattern| pattern.kind == PatternKind::Block);
-        Self { files, runs: KnownRuns::new(files), pattern }
+        Self { runs: KnownRuns::new(files.clone()), files, pattern }
     }
 
     /// Takes the blocks out of the hits of a batch.
@@ -79,14 +86,14 @@ impl<'a> Known<'a> {
     }
 
     /// What was found.
-    pub fn finish(self) -> Found<'a> {
+    pub fn finish(self) -> Found {
         Found { files: self.files, found: self.runs.finish() }
     }
 }
 
 /// What was found of known files.
-pub struct Found<'a> {
-    files: &'a KnownFiles,
+pub struct Found {
+    files: Arc<KnownFiles>,
     found: KnownFound,
 }
 
@@ -101,7 +108,7 @@ pub struct Share<'a> {
     pub blocks: u64,
 }
 
-impl<'a> Found<'a> {
+impl Found {
     /// The number of known files.
     pub fn files(&self) -> usize {
         self.files.files().len()
@@ -123,7 +130,7 @@ impl<'a> Found<'a> {
     }
 
     /// The files of which something was found, the largest share first.
-    pub fn shares(&self) -> Vec<Share<'a>> {
+    pub fn shares(&self) -> Vec<Share<'_>> {
         let share = |(file, blocks): (&usize, &std::collections::BTreeSet<u64>)| {
             let known = self.files.files().get(*file)?;
             Some(Share { name: &known.name, found: blocks.len() as u64, blocks: known.blocks })
@@ -138,11 +145,11 @@ impl<'a> Found<'a> {
 
     /// Writes the table of runs.
     pub fn write_runs(&self, to: impl Write) -> std::io::Result<()> {
-        self.found.write_runs(self.files, to)
+        self.found.write_runs(&self.files, to)
     }
 
     /// Writes the table of all known files.
     pub fn write_files(&self, to: impl Write) -> std::io::Result<()> {
-        self.found.write_files(self.files, to)
+        self.found.write_files(&self.files, to)
     }
 }
