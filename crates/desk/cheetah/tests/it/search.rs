@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::run::{Ran, cheetah_plain, program, run};
-use crate::support::{Desk, KIB, MIB, Node, Service, cheetah, need, noise, number, text, three, until};
+use crate::support::{Desk, KIB, MIB, Node, Peer, Service, cheetah, need, noise, number, text, three, until};
 
 const SIZE: u64 = 6 * MIB;
 const WORD: &str = "Geheimnis";
@@ -282,6 +282,22 @@ fn what_is_left_of_known_files_is_found_at_every_sector_and_at_the_nodes_too() {
     none.says(2, &["known files", "larger files"]);
 }
 
+#[test]
+fn known_files_in_folders_that_are_too_deep_are_refused_until_a_deep_folder_is_named() {
+    let desk = Desk::new();
+    let deep = format!("known{}", "/d".repeat(64));
+    fs::create_dir_all(desk.at(&deep)).unwrap();
+    let content = noise(16 * KIB, 21);
+    fs::write(desk.at(&deep).join("file"), &content).unwrap();
+    let disk = desk.file("disk.raw", &content);
+    let search =
+        |known: &str| -> Ran { cheetah(&["search", &disk, "--known", &desk.arg(known), "--out", &desk.arg("out")]) };
+    search("known").says(2, &["64 folders deep", "name it by itself"]);
+    assert!(!desk.at("out").exists());
+    let answer = search(&deep).ok().json();
+    assert_eq!(number(&answer["known"], "runs"), 1, "{answer}");
+}
+
 /// Writes compressed data with a word in them into a folder, at known places of what they hold.
 const COMPRESS: &str = r"
 import gzip, io, os, sys, zipfile, zlib
@@ -345,6 +361,45 @@ fn compressed_data_are_searched_to_any_depth_and_damaged_ones_up_to_the_damage()
 
     let drive = desk.drive("striped", &nodes.iter().collect::<Vec<_>>(), &disk, &[]);
     assert_eq!(searched(&drive, "of-stripe", &["--at-nodes"]).1, found);
+}
+
+/// Serves a disk of which a place can be read once: when a search reads it, in large parts, and not again to unpack what begins there.
+fn readable_once(desk: &Desk, disk: &str, at: u64) -> Peer {
+    let seen = desk.arg("seen");
+    let read = format!(
+        "pread=if [ $4 -le {at} ] && [ $(($4 + $3)) -gt {at} ]; then \
+           if [ $3 -ge 65536 ]; then touch {seen}; elif [ -e {seen} ]; then echo 'EIO bad sector' >&2; exit 1; fi; \
+         fi; dd if={disk} iflag=skip_bytes,count_bytes skip=$4 count=$3 bs=1M status=none"
+    );
+    let size = format!("get_size=echo {}", fs::metadata(disk).unwrap().len());
+    Peer::nbdkit_unix(desk, &["eval", &size, &read])
+}
+
+#[test]
+fn compressed_data_that_can_no_longer_be_read_end_the_search_with_exit_code_3() {
+    if !need::programs(&["nbdkit", "python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    fs::create_dir(desk.at("files")).unwrap();
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", COMPRESS, &desk.arg("files")]);
+    run(python).ok();
+    let packed = fs::read(desk.at("files/a.gz")).unwrap();
+    let (mut content, at) = (noise(6 * MIB, 49), 3 * MIB + 777);
+    content[at as usize..at as usize + packed.len()].copy_from_slice(&packed);
+    let disk = desk.file("disk.raw", &content);
+    let search = |source: &str, out: &str| {
+        cheetah(&["search", source, "--word", WORD, "--inside", "gzip", "--out", &desk.arg(out)])
+    };
+    let of_disk = search(&disk, "of-disk").ok().json();
+    assert_eq!((number(&of_disk, "hits"), number(&of_disk["inside"], "unreadable")), (1, 0), "{of_disk}");
+
+    let peer = readable_once(&desk, &disk, at);
+    let ran = search(&peer.uri, "of-peer").says(3, &["1 places", "compressed data were not searched to the end"]);
+    let answer: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+    assert_eq!((&answer["complete"], number(&answer["inside"], "unreadable")), (&Value::Bool(true), 1), "{answer}");
+    assert_eq!(number(&answer, "hits"), 0, "{answer}");
 }
 
 /// Writes files of several formats into a folder, with Python's own libraries.
