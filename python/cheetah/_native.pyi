@@ -155,6 +155,10 @@ class Wanted(Protocol):
     @property
     def kinds(self) -> list[str]: ...
     @property
+    def inside(self) -> list[str]: ...
+    @property
+    def known(self) -> list[str]: ...
+    @property
     def encodings(self) -> list[str]: ...
     @property
     def ignore_case(self) -> bool: ...
@@ -166,7 +170,8 @@ def read_words(list: bytes) -> list[str]:
 
 @final
 class Hit:
-    """A place where a pattern matches. `offset` and `length` are in bytes."""
+    """A place where a pattern matches. `offset` and `length` are in bytes. Of a hit inside compressed data, `offset` is where these begin,
+    and `inside` the way from there."""
 
     offset: int
     length: int
@@ -174,6 +179,7 @@ class Hit:
     encoding: str
     text: str
     context: str
+    inside: str | None
 
 @final
 class Hits:
@@ -184,9 +190,22 @@ class Hits:
 
     def coverage(
         self,
-    ) -> tuple[int, int, int, list[tuple[int, int, str, str]], list[tuple[str, str, list[str], int]], str | None]:
+    ) -> tuple[
+        int,
+        int,
+        int,
+        list[tuple[int, int, str, str]],
+        list[tuple[str, str, list[str], int]],
+        str | None,
+        tuple[int, int, int, int, int, int, int, bool] | None,
+    ]:
         """Returns the bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps;
-        the patterns; and what was searched where, as JSON, if nodes were asked."""
+        the patterns; what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are
+        searched."""
+
+    def known(self) -> tuple[list[tuple[int, int, str, int]], list[tuple[str, int, int]], int] | None:
+        """Returns the runs of known files, the files, and the number of blocks found alone; None if there are no known files, or the
+        source was not searched to its end yet."""
 
 @final
 class Share:

@@ -18,7 +18,7 @@ from cheetah.open_options import (
     parsed,
     parsed_logical,
 )
-from cheetah.search import Hits, Wanted, listed
+from cheetah.search import Hits, Wanted, listed, several
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -176,6 +176,8 @@ class Device(io.RawIOBase):
         *,
         regexes: Iterable[str] = (),
         kinds: Iterable[str] = (),
+        inside: Iterable[str] = (),
+        known: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         encodings: Iterable[str] = ("utf-8", "utf-16le"),
         ignore_case: bool = False,
         context_bytes: int = 32,
@@ -186,6 +188,8 @@ class Device(io.RawIOBase):
 
         `words` is a file with a word in each line, or the words. `regexes` are regular expressions over bytes, `kinds` well-known
         kinds of data, such as "email". `context_bytes` is the number of bytes before and after each hit in its `context`.
+        `inside` names kinds of compressed data whose content is searched as well, once the source is: "gzip", "zip" and "pdf". `known`
+        are known files, or folders of them, whose blocks are searched for: `Hits.known` says what was found of them.
         With `at_nodes`, the nodes of a drive that lend their processor search what they hold. `workers` parts are searched at once
         by this process: by default as many as it has processors.
 
@@ -199,6 +203,8 @@ class Device(io.RawIOBase):
             words=listed(words),
             regexes=list(regexes),
             kinds=list(kinds),
+            inside=list(inside),
+            known=several(known),
             encodings=list(encodings),
             ignore_case=ignore_case,
             context_bytes=context_bytes,

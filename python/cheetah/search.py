@@ -30,7 +30,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Something that was searched for: `kind` is "word", "regex" or "find". `encodings` are those in which it was searched:
+    """Something that was searched for: `kind` is "word", "regex", "find" or "header". `encodings` are those in which it was searched:
     none if it cannot be written in any. `hits` counts its hits so far."""
 
     kind: str
@@ -40,9 +40,56 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class Inside:
+    """What became of compressed data so far. `streams` with `bytes` were unpacked and searched, with `hits`: `cut` of them up to a limit of
+    size, growth or depth, `damaged` up to the damage, or with a wrong checksum, and `unreadable` up to where the source cannot be read.
+    At `invalid` places that looked like the beginning of compressed data, nothing could be unpacked. `finished` says whether all
+    were searched."""
+
+    streams: int
+    bytes: int
+    hits: int
+    cut: int
+    damaged: int
+    unreadable: int
+    invalid: int
+    finished: bool
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """Blocks that follow each other in a known file and in the source: their start and length in the source, the file, and the start
+    in it, in bytes."""
+
+    offset: int
+    length: int
+    file: str
+    file_offset: int
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A known file: its blocks of 4 KiB, without those that many files have, and how many of them were found in runs."""
+
+    file: str
+    blocks: int
+    found: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found of known files: the runs in the order of their offsets, all files, and the number of blocks that were found
+    alone."""
+
+    runs: tuple[KnownRun, ...]
+    files: tuple[KnownFile, ...]
+    singles: int
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How much of a source was searched so far. Without `complete`, nothing is known of the rest. `at_nodes` says what was
-    searched where, in bytes, if nodes were asked."""
+    searched where, in bytes, if nodes were asked, and `inside` what became of compressed data, if these are searched."""
 
     size_bytes: int
     searched_bytes: int
@@ -51,11 +98,13 @@ class Coverage:
     gaps: tuple[Gap, ...]
     patterns: tuple[Pattern, ...]
     at_nodes: dict[str, dict[str, int]] | None
+    inside: Inside | None
 
     @property
     def complete(self) -> bool:
-        """Whether every byte was searched."""
-        return self.searched_bytes == self.size_bytes
+        """Whether every byte was searched, and all compressed data that are searched could be read."""
+        inside_complete = self.inside is None or (self.inside.finished and self.inside.unreadable == 0)
+        return self.searched_bytes == self.size_bytes and inside_complete
 
 
 @dataclass(frozen=True)
@@ -65,15 +114,19 @@ class Wanted:
     words: list[str]
     regexes: list[str]
     kinds: list[str]
+    inside: list[str]
+    known: list[str]
     encodings: list[str]
     ignore_case: bool
     context_bytes: int
 
 
 class Hits(Iterator[_native.Hit]):
-    """The hits of a search, in the order of their offsets. The search goes on as they are taken.
+    """The hits of a search, in the order of their offsets; those inside compressed data come last. The search goes on as they
+    are taken.
 
-    A hit has `offset` and `length` in bytes, `pattern`, `encoding`, `text` and `context`.
+    A hit has `offset` and `length` in bytes, `pattern`, `encoding`, `text`, `context` and `inside`: of a hit inside compressed data,
+    which begin at `offset`, the way from there, such as "GZIP-512", and otherwise None.
     """
 
     def __init__(self, native: _native.Hits, size_bytes: int):
@@ -93,7 +146,7 @@ class Hits(Iterator[_native.Hit]):
     def coverage(self) -> Coverage:
         """How much was searched so far: of all, once the last hit was taken. Of hits that are found and not yet taken, the
         bytes count as searched."""
-        searched, unreadable, unsearched, gaps, patterns, nodes = self._native.coverage()
+        searched, unreadable, unsearched, gaps, patterns, nodes, inside = self._native.coverage()
         return Coverage(
             size_bytes=self._size_bytes,
             searched_bytes=searched,
@@ -102,13 +155,23 @@ class Hits(Iterator[_native.Hit]):
             gaps=tuple(Gap(*gap) for gap in gaps),
             patterns=tuple(Pattern(kind, text, tuple(names), hits) for kind, text, names, hits in patterns),
             at_nodes=None if nodes is None else json.loads(nodes),
+            inside=None if inside is None else Inside(*inside),
         )
+
+    @property
+    def known(self) -> Known | None:
+        """What was found of known files: None before the source was searched to its end, and if none were given."""
+        found = self._native.known()
+        if found is None:
+            return None
+        runs, files, singles = found
+        return Known(tuple(KnownRun(*run) for run in runs), tuple(KnownFile(*file) for file in files), singles)
 
     def to_arrow(self) -> "pyarrow.Table":
         """Returns the hits that were not taken yet as a table. Needs pyarrow."""
         import pyarrow as pa
 
-        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context"))
+        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context", "inside"))
         fields = [(name, pa.uint64()) for name in numbers] + [(name, pa.string()) for name in names]
         schema = pa.schema(fields)
         batches = [pa.RecordBatch.from_pylist(rows, schema) for rows in self._rows(schema.names)]
@@ -122,6 +185,11 @@ class Hits(Iterator[_native.Hit]):
                 yield rows
                 rows = []
         yield rows
+
+
+def paths_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The paths, of which there may be one alone."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
 def listed(words: str | os.PathLike[str] | Iterable[str]) -> list[str]:

@@ -1,15 +1,20 @@
 //! Searching an open source: see `cheetah.Device.search`.
 
 use std::error::Error as StdError;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_error::{Error, Result};
-use cheetah_search::{Batch, Order, Outcome, PatternKind, Search};
+use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search};
+use cheetah_source::search::inside::{Counts, Inside, Streams};
+use cheetah_source::search::known::{self, Known};
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 use futures::lock::Mutex;
+use futures::stream::BoxStream;
 use pyo3::prelude::*;
 
 use crate::{failure, runtime};
@@ -20,18 +25,21 @@ pub struct Wanted {
     words: Vec<String>,
     regexes: Vec<String>,
     kinds: Vec<String>,
+    inside: Vec<String>,
+    known: Vec<PathBuf>,
     encodings: Vec<String>,
     ignore_case: bool,
     context_bytes: usize,
 }
 
 impl Wanted {
-    fn order(self) -> Result<Order> {
+    fn order(self, known: Option<&KnownFiles>) -> Result<Order> {
+        let inside = parsed::<Compressed>(&self.inside)?.into_iter().map(Finder::Compressed);
         Ok(Order {
-            finders: parsed(&self.kinds)?,
+            finders: parsed::<Finder>(&self.kinds)?.into_iter().chain(inside).collect(),
             encodings: parsed(&self.encodings)?,
             words: self.words,
-            blocks: Vec::new(),
+            blocks: known.map(KnownFiles::keys).unwrap_or_default(),
             expressions: self.regexes,
             ignore_case: self.ignore_case,
             context_bytes: self.context_bytes,
@@ -49,6 +57,16 @@ pub fn read_words(list: &[u8]) -> PyResult<Vec<String>> {
     cheetah_search::read_words(list).map_err(|error| failure::of(&error))
 }
 
+/// Reads the known files, if there are any.
+async fn read_known(paths: Vec<PathBuf>) -> Result<Option<Arc<KnownFiles>>> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let read = tokio::task::spawn_blocking(move || known::read(&paths)).await;
+    let files = read.map_err(|error| Error::failed(format!("reading the known files: {error}")))??;
+    Ok(Some(Arc::new(files)))
+}
+
 /// A hit; see `cheetah.Hit`.
 #[pyclass(frozen, get_all, module = "cheetah._native")]
 pub struct Hit {
@@ -58,63 +76,149 @@ pub struct Hit {
     encoding: String,
     text: String,
     context: String,
+    inside: Option<String>,
 }
 
 /// A range that was not searched: its start, its length, its state, and why.
 type Gap = (u64, u64, &'static str, String);
 /// A pattern: its kind, itself, the encodings in which it was searched, and the number of its hits.
 type Pattern = (&'static str, String, Vec<String>, u64);
-/// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns; and
-/// what was searched where, as JSON, if nodes were asked.
-type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>);
+/// What became of compressed data: the streams that were searched, their bytes, the hits in them, the streams that were cut at a limit,
+/// that are damaged, and that cannot be read, the places where nothing could be unpacked, and whether all were searched.
+type OfInside = (u64, u64, u64, u64, u64, u64, u64, bool);
+/// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns;
+/// what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are searched.
+type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>);
+/// The runs of known files, each with its start, its length, the file and the start in it; the files, each with the number of its
+/// blocks and of those that were found; and the number of blocks that were found alone.
+type OfKnown = (Vec<(u64, u64, String, u64)>, Vec<(String, u64, u64)>, u64);
 
 /// A search under way.
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct Hits {
     source: String,
     search: Arc<Search>,
+    workers: usize,
     state: Mutex<Progress>,
 }
 
 struct Progress {
     searching: Searching,
     outcome: Outcome,
+    inside: Option<InsideProgress>,
+    /// The blocks of known files so far; `None` once the source was searched.
+    known: Option<Known>,
+    /// What was found of known files.
+    known_found: Option<known::Found>,
+}
+
+/// Compressed data, which are searched once the source is.
+struct InsideProgress {
+    device: DynDevice,
+    /// Their beginnings so far; `None` once they are searched.
+    streams: Option<Streams>,
+    results: BoxStream<'static, Result<Inside>>,
+    counts: Counts,
+    is_finished: bool,
+}
+
+impl Progress {
+    /// Goes on to what is done once the source was searched.
+    fn end_source(&mut self, search: &Arc<Search>, workers: usize) {
+        if let Some(known) = self.known.take() {
+            self.known_found = Some(known.finish());
+        }
+        if let Some(inside) = &mut self.inside
+            && let Some(streams) = inside.streams.take()
+        {
+            inside.counts.cut = streams.left_out();
+            inside.results = streams.search(&inside.device, search, workers);
+        }
+    }
 }
 
 impl Hits {
     /// Begins to search `opened`, which the user calls `source`.
     pub fn begin(
         py: Python<'_>,
-        (source, opened): (&str, &OpenedSource),
+        source: (&str, &OpenedSource),
         wanted: Wanted,
-        (at_nodes, workers): (bool, Option<usize>),
+        options: (bool, Option<usize>),
     ) -> PyResult<Self> {
-        let begun = runtime::wait(py, async {
-            let order = wanted.order()?;
-            let compiling = order.clone();
-            let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
-            let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
-            let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-            let options = SearchOptions { at_nodes, workers, lend: None };
-            let searching = opened.search(source, (&order, &search), options).await;
-            let searching = searching.map_err(|error| error.within(source))?;
-            let outcome = Outcome::new(opened.size(), search.patterns().len());
-            Ok(Self { source: source.to_owned(), search, state: Mutex::new(Progress { searching, outcome }) })
-        });
-        begun?.map_err(|error: Error| failure::of(&error))
+        runtime::wait(py, Self::begun(source, wanted, options))?.map_err(|error| failure::of(&error))
     }
 
-    fn hits(&self, batch: &Batch) -> Vec<Hit> {
-        let name = |pattern: usize| self.search.patterns().get(pattern).map_or("", |pattern| pattern.name.as_str());
-        let hits = batch.hits.iter().map(|hit| Hit {
-            offset: hit.offset,
+    async fn begun(
+        (source, opened): (&str, &OpenedSource),
+        mut wanted: Wanted,
+        (at_nodes, workers): (bool, Option<usize>),
+    ) -> Result<Self> {
+        let known = read_known(std::mem::take(&mut wanted.known)).await?;
+        let is_inside = !wanted.inside.is_empty();
+        let order = wanted.order(known.as_deref())?;
+        let compiling = order.clone();
+        let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
+        let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
+        let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
+        let options = SearchOptions { at_nodes, workers, lend: None };
+        let searching = opened.search(source, (&order, &search), options).await;
+        let searching = searching.map_err(|error| error.within(source))?;
+        let inside = |device| InsideProgress {
+            device,
+            streams: Some(Streams::new(&search)),
+            results: futures::stream::empty().boxed(),
+            counts: Counts::default(),
+            is_finished: false,
+        };
+        let state = Progress {
+            searching,
+            outcome: Outcome::new(opened.size(), search.patterns().len()),
+            inside: is_inside.then(|| opened.decrypted()).transpose()?.map(inside),
+            known: known.map(|files| Known::new(files, &search)),
+            known_found: None,
+        };
+        Ok(Self { source: source.to_owned(), search, workers, state: Mutex::new(state) })
+    }
+
+    /// The hits of the next part that has any.
+    async fn next_hits(&self) -> Result<Option<Vec<Hit>>> {
+        let mut guard = self.state.lock().await;
+        let state = &mut *guard;
+        while let Some(mut batch) = state.searching.batches.next().await.transpose()? {
+            let streams = state.inside.iter_mut().filter_map(|inside| inside.streams.as_mut());
+            streams.for_each(|streams| streams.take(&mut batch));
+            state.known.iter_mut().for_each(|known| known.take(&mut batch));
+            state.outcome.add(&batch);
+            if !batch.hits.is_empty() {
+                return Ok(Some(batch.hits.iter().map(|hit| self.shown(hit, hit.offset, None)).collect()));
+            }
+        }
+        state.end_source(&self.search, self.workers);
+        let Some(inside) = &mut state.inside else { return Ok(None) };
+        while let Some(found) = inside.results.next().await.transpose()? {
+            inside.counts.add(&found.counts);
+            found.hits.iter().for_each(|hit| state.outcome.count(&hit.hit));
+            if !found.hits.is_empty() {
+                let shown = found.hits.into_iter().map(|hit| self.shown(&hit.hit, hit.offset, Some(hit.inside)));
+                return Ok(Some(shown.collect()));
+            }
+        }
+        inside.is_finished = true;
+        Ok(None)
+    }
+
+    /// A hit; of one inside compressed data, `offset` is where these begin.
+    fn shown(&self, hit: &cheetah_search::Hit, offset: u64, inside: Option<String>) -> Hit {
+        let pattern = self.search.patterns().get(hit.pattern).map_or("", |pattern| pattern.name.as_str());
+        Hit {
+            offset,
             length: hit.len(),
-            pattern: name(hit.pattern).to_owned(),
+            pattern: pattern.to_owned(),
             encoding: hit.encoding.name(),
             text: hit.text(),
             context: hit.context(),
-        });
-        hits.collect()
+            inside,
+        }
     }
 }
 
@@ -122,54 +226,65 @@ impl Hits {
 impl Hits {
     /// Returns the hits of the next part of the source that has any, and `None` at its end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Hit>>> {
-        let next = runtime::wait(py, async {
-            let mut state = self.state.lock().await;
-            while let Some(batch) = state.searching.batches.next().await.transpose()? {
-                state.outcome.add(&batch);
-                if !batch.hits.is_empty() {
-                    return Ok(Some(self.hits(&batch)));
-                }
-            }
-            Ok(None)
-        });
-        next?.map_err(|error: Error| failure::of(&error.within(&self.source)))
+        runtime::wait(py, self.next_hits())?.map_err(|error| failure::of(&error.within(&self.source)))
     }
 
     /// Returns how much was searched so far.
     fn coverage(&self, py: Python<'_>) -> PyResult<Covered> {
-        let (outcome, near) = runtime::wait(py, async {
+        let (outcome, near, inside) = runtime::wait(py, async {
             let state = self.state.lock().await;
-            (state.outcome.clone(), state.searching.near.as_ref().map(|near| near.lock().clone()))
+            let near = state.searching.near.as_ref().map(|near| near.lock().clone());
+            (state.outcome.clone(), near, state.inside.as_ref().map(|inside| (inside.counts, inside.is_finished)))
         })?;
         let near = near.map(|near| serde_json::to_string(&near)).transpose();
         let near = near.map_err(|error| failure::failed(format!("putting the nodes as JSON: {error}")))?;
         let bytes = |state| outcome.coverage().bytes(state);
         let patterns = self.search.patterns().iter().zip(outcome.hits_by_pattern());
-        let patterns = patterns.map(|(pattern, hits)| {
+        let patterns = patterns.filter_map(|(pattern, hits)| {
             let encodings = pattern.encodings.iter().map(|encoding| encoding.name()).collect();
-            (kind(pattern.kind), pattern.name.clone(), encodings, *hits)
+            Some((kind(pattern.kind)?, pattern.name.clone(), encodings, *hits))
         });
         let gaps = outcome.gaps().iter();
         let gaps = gaps.map(|gap| (gap.range.offset, gap.range.len, state(gap.state), gap.why.to_string()));
+        let inside = inside.map(|(counts, is_finished)| {
+            let Counts { streams, bytes, hits, cut, damaged, invalid, unreadable } = counts;
+            (streams, bytes, hits, cut, damaged, unreadable, invalid, is_finished)
+        });
         let (read, unreadable, unread) = (bytes(State::Read), bytes(State::Unreadable), bytes(State::Unread));
-        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near))
+        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside))
+    }
+
+    /// Returns what was found of known files; `None` if there are none, or the source was not searched to its end yet.
+    fn known(&self, py: Python<'_>) -> PyResult<Option<OfKnown>> {
+        runtime::wait(py, async {
+            let state = self.state.lock().await;
+            state.known_found.as_ref().map(|found| {
+                let runs = found.named_runs();
+                let runs = runs.map(|(run, file)| (run.offset, run.len, file.to_owned(), run.file_offset)).collect();
+                let files = found.all_shares().map(|share| (share.name.to_owned(), share.blocks, share.found));
+                (runs, files.collect(), found.singles())
+            })
+        })
     }
 }
 
 impl Drop for Hits {
     fn drop(&mut self) {
         let ended = Searching { batches: futures::stream::empty().boxed(), near: None };
-        runtime::discard(std::mem::replace(&mut self.state.get_mut().searching, ended));
+        let state = self.state.get_mut();
+        runtime::discard((std::mem::replace(&mut state.searching, ended), state.inside.take()));
     }
 }
 
-const fn kind(kind: PatternKind) -> &'static str {
-    match kind {
+/// The kind of a pattern; `None` if it is none of the user's.
+const fn kind(kind: PatternKind) -> Option<&'static str> {
+    Some(match kind {
         PatternKind::Word => "word",
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
-        PatternKind::Header | PatternKind::Compressed | PatternKind::Block => "header",
-    }
+        PatternKind::Header => "header",
+        PatternKind::Compressed | PatternKind::Block => return None,
+    })
 }
 
 const fn state(state: State) -> &'static str {

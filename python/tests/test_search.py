@@ -1,6 +1,8 @@
 """`Device.search` and `Device.parts`: hits, coverage, and the nodes that hold what is searched."""
 
+import gzip
 import json
+import random
 import re
 import subprocess
 from collections.abc import Iterator
@@ -81,19 +83,75 @@ def test_a_table_has_the_hits_that_were_not_taken(image: Path) -> None:
         assert next(hits).offset == 0
         assert not hits.coverage.complete or hits.coverage.searched_bytes == SIZE
         table = hits.to_arrow()
-        assert table.column_names == ["offset", "length", "pattern", "encoding", "text", "context"]
+        assert table.column_names == ["offset", "length", "pattern", "encoding", "text", "context", "inside"]
         assert table["offset"].to_pylist() == [SIZE - len(WORDS[0])]
         assert device.search(["nowhere"]).to_arrow().num_rows == 0
         assert hits.coverage.complete
 
 
+def test_compressed_data_are_searched_once_the_source_is(image: Path) -> None:
+    at = (2 << 20) + 99
+    inner = gzip.compress(bytes(70) + b"Geheim" + bytes(70))
+    outer = gzip.compress(bytes(30) + b"Geheim" + bytes(30) + inner)
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(outer)
+    with cheetah.open(image) as device:
+        hits = device.search(WORDS[:1], encodings=["utf-8"], inside=["gzip", "zip"])
+        assert next(hits).inside is None and not hits.coverage.complete
+        found = [(hit.offset, hit.length, hit.text, hit.inside) for hit in hits]
+        assert found == [
+            (SIZE - 6, 6, "Geheim", None),
+            (at, 6, "Geheim", "GZIP-30"),
+            (at, 6, "Geheim", "GZIP-66-GZIP-70"),
+        ]
+        coverage = hits.coverage
+        assert coverage.complete and coverage.inside is not None and coverage.inside.finished
+        assert (coverage.inside.streams, coverage.inside.hits, coverage.inside.damaged) == (2, 2, 0)
+        assert [(one.kind, one.hits) for one in coverage.patterns] == [("word", 4)]
+        assert device.search(WORDS[:1]).coverage.inside is None
+        table = device.search(["Geheim"], encodings=["utf-8"], inside=["gzip"]).to_arrow()
+        assert table["inside"].to_pylist() == [None, None, "GZIP-30", "GZIP-66-GZIP-70"]
+
+
+def test_what_is_left_of_known_files_is_found_with_their_shares(image: Path, tmp_path: Path) -> None:
+    block = 4096
+    content = random.Random(7).randbytes(10 * block)
+    folder = tmp_path / "known"
+    folder.mkdir()
+    (folder / "a.jpg").write_bytes(content)
+    (folder / "b.jpg").write_bytes(random.Random(8).randbytes(10 * block))
+    with image.open("r+b") as file:
+        file.seek((2 << 20) + 512)
+        file.write(content[3 * block : 8 * block])
+    with cheetah.open(image) as device:
+        hits = device.search(known=folder)
+        assert hits.known is None and list(hits) == []
+        known = hits.known
+        assert known is not None and known.singles == 0
+        assert [(run.offset, run.length, Path(run.file).name, run.file_offset) for run in known.runs] == [
+            ((2 << 20) + 512, 5 * block, "a.jpg", 3 * block),
+        ]
+        assert [(Path(one.file).name, one.blocks, one.found) for one in known.files] == [
+            ("a.jpg", 10, 5),
+            ("b.jpg", 10, 0),
+        ]
+        assert hits.coverage.complete and hits.coverage.patterns == ()
+        found = device.search(WORDS[:1], encodings=["utf-8"], known=[folder / "b.jpg", str(folder / "a.jpg")])
+        assert len(list(found)) == 2 and found.known is not None and len(found.known.runs) == 1
+
+
 def test_what_cannot_be_searched_is_an_error_with_the_reason(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_bytes(b"less than a block")
     with cheetah.open(image) as device:
         for wanted, why in [
             ({}, "nothing is searched for"),
             ({"kinds": ["shoe"]}, "shoe"),
             ({"words": ["a"], "encodings": ["utf-7"]}, "utf-7"),
             ({"regexes": ["a+"]}, "can match without limit"),
+            ({"words": ["a"], "inside": ["rar"]}, "rar"),
+            ({"known": tmp_path / "nowhere"}, "nowhere"),
+            ({"known": [tmp_path / "short.txt"]}, "name larger files"),
         ]:
             with pytest.raises(cheetah.Error, match=re.escape(why)):
                 device.search(**wanted)

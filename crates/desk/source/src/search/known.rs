@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Result};
-use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRuns, PatternKind, Search};
+use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, PatternKind, Search};
 
 /// The deepest folder within a folder of known files.
 const DEPTH_MAX: usize = 64;
@@ -129,13 +129,22 @@ impl Found {
         self.found.singles
     }
 
+    /// The runs, in the order of their offsets, each with the name of its file.
+    pub fn named_runs(&self) -> impl Iterator<Item = (&KnownRun, &str)> {
+        let name = move |run: &KnownRun| self.files.files().get(run.file).map_or("", |file| file.name.as_str());
+        self.found.runs.iter().map(move |run| (run, name(run)))
+    }
+
+    /// What was found of each file, in the order in which they were read.
+    pub fn all_shares(&self) -> impl Iterator<Item = Share<'_>> {
+        let found = move |file: usize| self.found.blocks.get(&file).map_or(0, |blocks| blocks.len() as u64);
+        let files = self.files.files().iter().enumerate();
+        files.map(move |(index, file)| Share { name: &file.name, found: found(index), blocks: file.blocks })
+    }
+
     /// The files of which something was found, the largest share first.
     pub fn shares(&self) -> Vec<Share<'_>> {
-        let share = |(file, blocks): (&usize, &std::collections::BTreeSet<u64>)| {
-            let known = self.files.files().get(*file)?;
-            Some(Share { name: &known.name, found: blocks.len() as u64, blocks: known.blocks })
-        };
-        let mut shares: Vec<_> = self.found.blocks.iter().filter_map(share).collect();
+        let mut shares: Vec<_> = self.all_shares().filter(|share| share.found > 0).collect();
         shares.sort_by(|one, other| {
             let of = |share: &Share<'_>, whole: u64| u128::from(share.found) * u128::from(whole);
             of(other, one.blocks).cmp(&of(one, other.blocks)).then_with(|| one.name.cmp(other.name))
