@@ -181,14 +181,14 @@ fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
                 steps.push(Step::Fail(Error::failed(format!("searching {range}: it has no edges"))));
                 return steps;
             };
-            steps.extend(seams.push(range.offset, &head.into()).into_iter().map(Step::Scan));
+            steps.extend(seams.push(range.offset, head.into()).into_iter().map(Step::Scan));
             steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits }));
             seams.resume(range.end(), &tail);
         }
         Some(SourcePart::Read(pieces)) => {
             for (range, read) in pieces {
                 match read {
-                    Ok(data) => steps.extend(seams.push(range.offset, &data).into_iter().map(Step::Scan)),
+                    Ok(data) => steps.extend(seams.push(range.offset, data).into_iter().map(Step::Scan)),
                     Err(error) => {
                         interrupt(seams, &mut steps);
                         steps.push(Step::Done(Batch::gap(range, State::Unreadable, around::reason(&error))));

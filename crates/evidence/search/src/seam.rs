@@ -1,9 +1,10 @@
 //! Windows over a device that is read in parts: neighbours overlap, so that no match is cut, and each match begins in one
 //! window's own range.
 //!
-//! A window is a part that was read with the end of the bytes before it. Its own range ends before the part does: matches that
-//! begin later may reach into the next part, and belong to the next window. No byte is read twice.
+//! Most of a part is a window of its own, which is not copied: matches that begin in the middle of it, so that all bytes that decide
+//! about them belong to the part. A small window between two parts has the end of one and the beginning of the next. No byte is read twice.
 
+use bytes::Bytes;
 use cheetah_device::{ByteRange, Data};
 
 /// The bytes around a window's own range that decide about its matches.
@@ -36,7 +37,7 @@ pub struct Window {
     /// The offset of the first byte.
     pub offset: u64,
     /// The bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// Matches that begin here are this window's.
     pub own: ByteRange,
 }
@@ -44,7 +45,7 @@ pub struct Window {
 /// Makes windows of parts that are read in order.
 pub struct Seams {
     overlap: Overlap,
-    /// The last bytes that were read, which the next window begins with.
+    /// The last bytes that were read, which the next window begins with: those that decide about matches that begin behind `owned`.
     tail: Vec<u8>,
     /// The offset after them.
     end: u64,
@@ -63,14 +64,43 @@ impl Seams {
         self.overlap
     }
 
-    /// Takes the part that was read at `offset`, after those before. Returns the windows that are complete now: up to two, if
-    /// the part does not follow the last one at once.
-    pub fn push(&mut self, offset: u64, data: &Data) -> Vec<Window> {
+    /// Takes the part that was read at `offset`, after those before. Returns the windows that are complete now: up to two, and one more
+    /// if the part does not follow the last one at once.
+    pub fn push(&mut self, offset: u64, data: Data) -> Vec<Window> {
         let mut windows = Vec::new();
         if offset != self.end {
             windows.extend(self.finish());
             (self.end, self.owned) = (offset, offset);
         }
+        match data.len() > self.overlap.edge() as u64 {
+            true => windows.extend(self.push_long(data.into_bytes())),
+            false => windows.extend(self.push_short(&data)),
+        }
+        windows
+    }
+
+    /// Takes a part with matches that its own bytes decide.
+    fn push_long(&mut self, part: Bytes) -> impl Iterator<Item = Window> + use<> {
+        let (edge, begin) = (self.overlap.edge(), self.end);
+        let mut seam = None;
+        // At the beginning, and behind what cannot be read, nothing is before the part.
+        if !self.tail.is_empty() {
+            let head = part.get(..edge).unwrap_or_default();
+            let bytes = [&self.tail[..], head].concat().into();
+            let own = ByteRange::between(self.owned, begin + self.overlap.before as u64);
+            seam = Some(Window { offset: begin - self.tail.len() as u64, bytes, own });
+            self.owned = own.end();
+        }
+        self.end += part.len() as u64;
+        let own = ByteRange::between(self.owned, self.end - self.overlap.after as u64);
+        self.owned = own.end();
+        self.tail = part.get(part.len() - edge..).unwrap_or_default().to_vec();
+        let window = Window { offset: begin, bytes: part, own };
+        seam.into_iter().chain([window])
+    }
+
+    /// Takes a part that may have none, with the bytes before it.
+    fn push_short(&mut self, data: &Data) -> Option<Window> {
         let start = self.end - self.tail.len() as u64;
         let mut bytes = std::mem::take(&mut self.tail);
         data.runs().for_each(|run| bytes.extend_from_slice(run));
@@ -78,14 +108,13 @@ impl Seams {
         let own = ByteRange::between(self.owned, self.end.saturating_sub(self.overlap.after as u64));
         if own.is_empty() {
             self.tail = bytes;
-            return windows;
+            return None;
         }
         self.owned = own.end();
         let kept = self.owned.saturating_sub(self.overlap.before as u64).max(start);
         // Not truncated: an index of the window.
         self.tail = bytes.get((kept - start) as usize..).unwrap_or_default().to_vec();
-        windows.push(Window { offset: start, bytes, own });
-        windows
+        Some(Window { offset: start, bytes: bytes.into(), own })
     }
 
     /// Goes on behind a range of which only the first [`edge`](Overlap::edge) were pushed, because its [`core`](Overlap::core) was
@@ -101,7 +130,7 @@ impl Seams {
         let bytes = std::mem::take(&mut self.tail);
         let own = ByteRange::between(self.owned, self.end);
         self.owned = self.end;
-        (!own.is_empty()).then(|| Window { offset: self.end - bytes.len() as u64, bytes, own })
+        (!own.is_empty()).then(|| Window { offset: self.end - bytes.len() as u64, bytes: bytes.into(), own })
     }
 }
 
@@ -115,7 +144,7 @@ mod tests {
 
         #[test]
         fn each_byte_is_in_one_own_range_with_its_neighbours(
-            parts in prop::collection::vec((0u64..4, 1usize..40), 1..20),
+            parts in prop::collection::vec((0u64..4, 1usize..70), 1..20),
             before in 0usize..20,
             after in 0usize..20,
         ) {
@@ -128,7 +157,7 @@ mod tests {
                     Some(last) if last.end() == at => last.len += len as u64,
                     _ => runs.push(ByteRange::new(at, len as u64)),
                 }
-                windows.extend(seams.push(at, &bytes.into()));
+                windows.extend(seams.push(at, bytes.into()));
                 at += len as u64;
             }
             windows.extend(seams.finish());

@@ -174,7 +174,7 @@ async fn inside(
         found.counts.streams += 1;
         found.counts.bytes += len;
         let own = ByteRange::new(0, len);
-        let (window, scanner) = (Window { offset: 0, bytes: unpacked.bytes, own }, search.clone());
+        let (window, scanner) = (Window { offset: 0, bytes: unpacked.bytes.into(), own }, search.clone());
         let scanning = tokio::task::spawn_blocking(move || (scanner.scan(&window), window.bytes));
         let (hits, bytes) = scanning.await.map_err(ended)?;
         let (places, mut hits) = parted(&compressed, hits?);
@@ -189,7 +189,7 @@ async fn inside(
         if depth == DEPTH_MAX {
             found.counts.cut += 1;
         } else {
-            let device: DynDevice = Arc::new(Memory::new(bytes));
+            let device: DynDevice = Arc::new(Memory::new(bytes.into()));
             let within = |place: Place| {
                 let way = format!("{way}-{}-{}", place.offset, kind_name(place.kind));
                 Next { device: device.clone(), place, offset, way, depth: depth + 1 }
