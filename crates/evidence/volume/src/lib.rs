@@ -1,4 +1,4 @@
-//! Partitions ([`partition`]), logical volumes ([`lvm`]), arrays ([`md`]), and the positions of file systems' metadata and files' content ([`survey`]).
+//! Partitions ([`partition`]), logical volumes ([`lvm`]), arrays ([`md`]), shadow copies ([`vss`]), and the positions of file systems' metadata and files' content ([`survey`]).
 //!
 //! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that
 //! the data can be prefetched. A wrong prediction costs time, never a byte.
@@ -21,3 +21,4 @@ mod parts;
 pub mod reach;
 pub mod recognise;
 pub mod survey;
+pub mod vss;

@@ -1,4 +1,4 @@
-//! Surveys of volumes in memory, and logical volumes and arrays of disks in memory, for tests and fuzzing.
+//! Surveys of volumes in memory, and logical volumes, arrays and shadow copies in memory, for tests and fuzzing.
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Device as _};
@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 
 use crate::recognise::{START_BYTES, recognise};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor, probed_ranges};
-use crate::{lvm, md};
+use crate::{lvm, md, vss};
 
 /// The result of a survey.
 #[derive(Debug, Default)]
@@ -101,4 +101,12 @@ pub fn logical_volumes(disk: Vec<u8>) -> lvm::Assembly {
 pub fn arrays(disk: &Memory, member_bytes: u64) -> md::Assembly {
     let places: Vec<_> = ByteRange::new(0, disk.geometry().size).split_at_multiples(member_bytes).collect();
     md::assemble_unchecked(disk, &places).now_or_never().unwrap_or_default()
+}
+
+/// Opens all shadow copies of `disk`, which is one volume; none if its catalog cannot be used.
+pub fn shadow_copies(disk: &Memory) -> vss::Opened {
+    let whole = ByteRange::new(0, disk.geometry().size);
+    let Some(Ok(Some(catalog))) = vss::catalog(disk, whole).now_or_never() else { return vss::Opened::default() };
+    let numbers: Vec<_> = catalog.copies.iter().map(|copy| copy.number).collect();
+    vss::open(disk, &catalog, &numbers).now_or_never().unwrap_or_default()
 }

@@ -5,6 +5,7 @@
 
 pub mod raid;
 pub mod reference;
+pub mod vss;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

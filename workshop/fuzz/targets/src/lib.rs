@@ -29,6 +29,7 @@ pub mod request;
 pub mod room;
 pub mod seal;
 pub mod server_handshake;
+pub mod shadow_copies;
 pub mod split;
 pub mod store_answer;
 pub mod survey;
@@ -68,7 +69,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 27] = [
+pub const TARGETS: [(&str, Target); 28] = [
     ("aff4", aff4::run),
     ("arrays", arrays::run),
     ("carve", carve::run),
@@ -90,6 +91,7 @@ pub const TARGETS: [(&str, Target); 27] = [
     ("room", room::run),
     ("seal", seal::run),
     ("server_handshake", server_handshake::run),
+    ("shadow_copies", shadow_copies::run),
     ("split", split::run),
     ("store_answer", store_answer::run),
     ("survey", survey::run),

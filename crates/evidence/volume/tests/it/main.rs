@@ -16,6 +16,7 @@ mod ntfs;
 mod partitions;
 mod reach;
 mod tools;
+mod vss;
 mod walk;
 
 use cheetah_testing as need;
