@@ -92,7 +92,8 @@ class Peer:
 @final
 class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes. The key
-    files in `unlock` are read at once; an empty list leaves encrypted volumes as they are. `beside` names other sources."""
+    files in `unlock` are read at once; an empty list leaves encrypted volumes as they are. `beside` names other sources,
+    `shadow_copies` the shadow copies that are shown as volumes; an empty list asks for a list of them."""
 
     def __new__(
         cls,
@@ -104,6 +105,7 @@ class OpenOptions:
         timeout_s: float,
         unlock: list[str],
         beside: list[str],
+        shadow_copies: list[str] | None,
     ) -> OpenOptions: ...
 
 @final

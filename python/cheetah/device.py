@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cheetah import _native
 from cheetah.open_options import (
     KeyFiles,
+    Names,
     Sources,
     absolute_source,
     absolute_sources,
@@ -17,8 +18,9 @@ from cheetah.open_options import (
     open_options,
     parsed,
     parsed_logical,
+    several,
 )
-from cheetah.search import Hits, Wanted, listed, several
+from cheetah.search import Hits, Wanted, listed, paths_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -56,10 +58,12 @@ class Device(io.RawIOBase):
     open volumes is read decrypted, each sector where it lies encrypted. `locked` has sentences about those that are not open.
 
     `logical` names the arrays of Linux's software RAID, the logical volumes of LVM2, and the partitions in these and in opened volumes.
-    Its `volumes` has a dictionary for each that can be read, with `kind` (`md`, `lvm2` or `partition`), `group` (of a logical volume),
+    Its `volumes` has a dictionary for each that can be read, with `kind` (`md`, `lvm2`, `vss` or `partition`), `group` (of a logical volume),
     `name`, `id`, `label` (its name as a file of a mount), `description`, `offset`, `size_bytes` and `is_used` (if another volume is
     read from it), and `not_opened` sentences about the others. One that lies in one piece is read where
-    it lies; the others lie behind `size`, where only `pread` reaches.
+    it lies; the others lie behind `size`, where only `pread` reaches. If its NTFS volumes have shadow copies, `shadow_copies` has a
+    dictionary for each, with `label`, `description`, `created` (RFC 3339), `id`, `store_id`, `machine`, `size_bytes`, `is_shown` (whether it
+    is among `volumes`) and `why_not` (if it cannot be opened).
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
@@ -204,7 +208,7 @@ class Device(io.RawIOBase):
             regexes=list(regexes),
             kinds=list(kinds),
             inside=list(inside),
-            known=several(known),
+            known=paths_of(known),
             encodings=list(encodings),
             ignore_case=ignore_case,
             context_bytes=context_bytes,
@@ -254,6 +258,7 @@ def open(
     allow_lost: bool = False,
     unlock: KeyFiles = (),
     beside: Sources = (),
+    shadow_copies: Names | None = None,
 ) -> Device:
     """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
@@ -266,11 +271,13 @@ def open(
     `unlock` names key files, whose keys are tried on encrypted volumes, as `--unlock` of the command line:
     docs/guide/unlock.md describes them. `Device.unlocked` says what they opened. A pickled device has the names of these
     files, and not their content. `beside` names other sources that have parts of the same arrays and volume groups, as `--with`
-    of the command line.
+    of the command line. `shadow_copies` names shadow copies of NTFS volumes that become volumes, as `p2.vss1`; "all" means all of
+    them. `Device.logical` lists them: of a drive and of a source behind a link, only if they are asked for, if only by `()`.
 
     Raises `cheetah.Error` if the source cannot be opened.
     """
     source, keys, others = absolute_source(source), key_files(unlock), absolute_sources(beside)
+    copies = several(shadow_copies)
     options = open_options(
         source,
         cache=cache,
@@ -279,9 +286,10 @@ def open(
         allow_lost=allow_lost,
         unlock=keys,
         beside=others,
+        shadow_copies=copies,
     )
     opened = _native.Device(source, options)
-    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost, keys, others))
+    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost, keys, others, copies))
 
 
 def _open_again(
@@ -292,6 +300,7 @@ def _open_again(
     allow_lost: bool,
     unlock: tuple[str, ...],
     beside: tuple[str, ...],
+    shadow_copies: tuple[str, ...] | None,
 ) -> Device:
     """Opens the source of a pickled device."""
     return open(
@@ -302,4 +311,5 @@ def _open_again(
         allow_lost=allow_lost,
         unlock=unlock,
         beside=beside,
+        shadow_copies=shadow_copies,
     )

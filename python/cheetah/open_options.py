@@ -28,7 +28,10 @@ Unlocked: TypeAlias = dict[str, list[dict[str, Any]]]
 
 
 Logical: TypeAlias = dict[str, list[Any]]
-"""The arrays and logical volumes of a source: see `cheetah.Device`."""
+"""The arrays, the logical volumes and the shadow copies of a source: see `cheetah.Device`."""
+
+Names: TypeAlias = str | Iterable[str]
+"""A name, or several."""
 
 
 def open_options(
@@ -40,6 +43,7 @@ def open_options(
     allow_lost: bool,
     unlock: Iterable[str] = (),
     beside: Iterable[str] = (),
+    shadow_copies: Iterable[str] | None = None,
     foresight: bool = False,
 ) -> OpenOptions:
     """Returns the options for Rust, with defaults filled in."""
@@ -60,6 +64,7 @@ def open_options(
         timeout_s=timeout_s,
         unlock=list(unlock),
         beside=list(beside),
+        shadow_copies=None if shadow_copies is None else list(shadow_copies),
     )
 
 
@@ -69,10 +74,17 @@ def key_files(unlock: KeyFiles) -> tuple[str, ...]:
     return tuple(os.path.abspath(os.fspath(path)) for path in paths)
 
 
+def several(names: Names | None) -> tuple[str, ...] | None:
+    """Returns names, also if it is one."""
+    if names is None:
+        return None
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def absolute_sources(sources: Sources) -> tuple[str, ...]:
     """Returns the names of sources as `absolute_source` does."""
-    several = (sources,) if isinstance(sources, str | os.PathLike) else sources
-    return tuple(map(absolute_source, several))
+    all_of_them = (sources,) if isinstance(sources, str | os.PathLike) else sources
+    return tuple(map(absolute_source, all_of_them))
 
 
 def absolute_source(source: str | os.PathLike[str]) -> str:
@@ -91,7 +103,7 @@ def absolute_source(source: str | os.PathLike[str]) -> str:
 
 
 def parsed_logical(logical: str) -> Logical:
-    """Returns the arrays and logical volumes, and the partitions in them, as Rust states them."""
+    """Returns the arrays and logical volumes, the partitions in them, and the shadow copies, as Rust states them."""
     found: Logical = json.loads(logical)
     return found
 

@@ -11,6 +11,7 @@ from typing import Self
 from cheetah import _native
 from cheetah.open_options import (
     KeyFiles,
+    Names,
     Sources,
     absolute_source,
     absolute_sources,
@@ -18,6 +19,7 @@ from cheetah.open_options import (
     open_options,
     parsed,
     parsed_logical,
+    several,
 )
 
 # The default cache of a shared source, as on the command line.
@@ -112,13 +114,14 @@ def share(
     allow_lost: bool = False,
     unlock: KeyFiles = (),
     beside: Sources = (),
+    shadow_copies: Names | None = None,
 ) -> Share:
     """Opens a source as `cheetah.open` does, and serves it to other processes.
 
     Over a slow link, several processes read this way: data is cached here once for all of them (`cache` as in
     `cheetah.open`; 256 MiB of memory by default, 0 for none). With `foresight`, file-system metadata and file
     contents that tools are likely to read are fetched ahead of the reads. `unlock` is as for `cheetah.open`: other
-    processes read the content of opened volumes, and get no key. So is `beside`.
+    processes read the content of opened volumes, and get no key. So are `beside` and `shadow_copies`.
 
     Raises `cheetah.Error` if the source cannot be opened or the socket cannot be created.
     """
@@ -135,5 +138,6 @@ def share(
             foresight=foresight,
             unlock=key_files(unlock),
             beside=absolute_sources(beside),
+            shadow_copies=several(shadow_copies),
         ),
     )

@@ -92,6 +92,8 @@ def parse(words: Sequence[str]) -> Settings:
             "--with and --scheduler: volumes over several sources are put together on this machine; leave one out",
             given.json,
         )
+    if given.shadow_copy and given.scheduler:
+        _misuse("--shadow-copy and --scheduler: shadow copies are read on this machine; leave one out", given.json)
     return Settings(
         source=absolute_source(given.source),
         out=_absolute(given.out),
@@ -104,6 +106,7 @@ def parse(words: Sequence[str]) -> Settings:
         unallocated=not given.no_unallocated,
         unlock=tuple(map(_absolute, given.unlock)),
         beside=tuple(map(absolute_source, given.beside)),
+        shadow_copies=tuple(given.shadow_copy),
         sector_size=given.sector_size,
         case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         fresh=given.fresh,
@@ -130,6 +133,7 @@ def _parser() -> options.Parser:
     add("--no-unallocated", action="store_true")
     add("--unlock", metavar="KEY-FILE", action="append", default=[])
     add("--with", metavar="SOURCE", action="append", default=[], dest="beside")
+    add("--shadow-copy", metavar="NAME|all", action="append", default=[])
     add("--sector-size", metavar="BYTES", type=_sector_size)
     for name in CASE:
         add(f"--{name.replace('_', '-')}", metavar="TEXT")

@@ -40,6 +40,8 @@ class Settings:
     """Files with the keys that are tried on encrypted volumes, which the hub alone reads."""
     beside: tuple[str, ...] = ()
     """Other sources that have parts of the same arrays and volume groups."""
+    shadow_copies: tuple[str, ...] = ()
+    """The names of shadow copies of NTFS volumes whose files are listed, too; all of them with "all"."""
     sector_size: int | None = None
     """The size of the source's sectors in bytes, if the user gives it."""
     case: tuple[tuple[str, str], ...] = ()

@@ -123,7 +123,8 @@ class Task:
 
     * "volumes": `[sector size in bytes, 0 if unknown]`; if keys were given, also the places of the volumes that they opened,
       as `[start, length, description]` in bytes, and sentences about what they did not open; if there are arrays or logical
-      volumes, also their places, each with whether another volume is read from it, and the size of the source in bytes;
+      volumes, also their places, each with whether another volume is read from it, and the size of the source in bytes; if there are
+      shadow copies that are not among these, also a sentence about each;
     * "preview": see `listing.mft_preview`;
     * "listing": see `listing.walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);

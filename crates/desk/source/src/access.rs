@@ -14,7 +14,8 @@ use cheetah_drive::fill::FillObservers;
 use cheetah_unlock::Keys;
 
 use crate::link::LinkUse;
-use crate::volume::Shown;
+use crate::stack::ShadowCopies;
+use crate::volume::{Shown, WhichVolume};
 
 /// How to open a source.
 #[derive(Debug, Clone)]
@@ -49,6 +50,8 @@ pub struct Access {
     pub unlock: Option<Arc<Keys>>,
     /// What is shown of it.
     pub shown: Shown,
+    /// The shadow copies that are asked for, beside one that is shown in place of the source.
+    pub shadow_copies: ShadowCopies,
     /// Other sources that have parts of the same arrays and volume groups.
     pub with: Vec<String>,
     /// What a drive is opened with. Any peer may be silent as long as a node.
@@ -56,6 +59,14 @@ pub struct Access {
 }
 
 impl Access {
+    /// The shadow copies that are asked for in any way.
+    pub(crate) fn copies(&self) -> ShadowCopies {
+        match &self.shown {
+            Shown::Volume(WhichVolume::Named(name)) => self.shadow_copies.clone().and(name),
+            Shown::Volume(_) | Shown::Source => self.shadow_copies.clone(),
+        }
+    }
+
     /// Returns the settings for one read from start to end.
     pub fn read_once(session: Session) -> Self {
         let (writable, force_lease, allow_lost, half_loaded) = (false, false, false, false);
@@ -74,6 +85,7 @@ impl Access {
             in_order: true,
             unlock: None,
             shown: Shown::Source,
+            shadow_copies: ShadowCopies::Unasked,
             with: Vec::new(),
             session,
         }

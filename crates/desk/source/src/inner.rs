@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use cheetah_device::DynDevice;
 use cheetah_drive::DriveFile;
+use cheetah_error::{Error, Result};
+use cheetah_image::Source;
 
 use crate::access::Access;
 use crate::contents::{Beginning, UnreadVolume};
-use crate::stack::{How, Start, VolumeStack, by_table, find};
+use crate::doubts::readable_up_to;
+use crate::stack::{How, ShadowCopies, Start, VolumeStack, by_table, find};
 
 /// Other sources, with names that differ.
 pub(crate) type Beside = [(String, DynDevice)];
@@ -22,6 +25,7 @@ pub(crate) async fn volumes_of_drive(
     let sector_bytes = file.image.as_ref().and_then(|image| image.sector_size);
     let start = match &access.unlock {
         Some(_) => Start::Source,
+        None if access.copies().are_asked_for() => by_table(device, sector_bytes).await,
         None if !access.writable && file.image.is_some() => by_table(device, sector_bytes).await,
         None => Start::Nowhere,
     };
@@ -40,8 +44,34 @@ pub(crate) async fn volumes_in(
         Some(_) => Arc::clone(device),
         None => Arc::new(Beginning { device: Arc::clone(device), end: read_up_to }),
     };
-    let how = How { keys: access.unlock.as_deref(), sectors: sector_bytes.into(), others: beside };
-    Arc::new(find(device, start, how).await)
+    let (keys, sectors) = (access.unlock.as_deref(), sector_bytes.into());
+    Arc::new(find(device, start, How { keys, sectors, others: beside, copies: access.copies() }).await)
+}
+
+/// Lists the shadow copies of the volumes that the partition table of a source names.
+pub(crate) async fn copies_in(source: &Source) -> VolumeStack {
+    let sector_bytes = source.identity.sector_size;
+    let device = DynDevice::clone(&source.device);
+    let device: DynDevice = Arc::new(Beginning { device, end: readable_up_to(source) });
+    let start = by_table(&device, sector_bytes).await.for_copies();
+    let how = How { sectors: sector_bytes.into(), copies: ShadowCopies::Listed, ..How::default() };
+    find(device, start, how).await
+}
+
+/// Fails if shadow copies that are asked for by their names are not shown.
+pub(crate) fn check_copies(stack: &VolumeStack, access: &Access, location: &str) -> Result<()> {
+    for name in access.shadow_copies.names() {
+        match stack.copies.iter().find(|copy| copy.name == *name) {
+            Some(copy) if copy.is_shown => {}
+            Some(_) => {
+                // Of each that is not opened, there is a sentence.
+                let why = stack.not_opened.join("; ");
+                return Err(Error::evidence(format!("{location}: the shadow copy {name} cannot be read: {why}")));
+            }
+            None => return Err(Error::misuse(format!("{location}: {}", stack.no_copy(name)))),
+        }
+    }
+    Ok(())
 }
 
 /// Whether more is known of a volume than its format: keys were tried on it, or it is a part of an array or a volume group.

@@ -48,7 +48,7 @@ pub use options::SourceOptions;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use search::{SearchOptions, Searching};
-pub use stack::{Assembled, Content, InnerVolume, StackOutcome, VolumeStack};
+pub use stack::{Assembled, Content, InnerVolume, ListedCopy, ShadowCopies, StackOutcome, VolumeStack};
 pub use stats::{SourceStats, Stats};
 pub use upload::{ObjectTarget, Upload, UploadRecord};
 pub use volume::{OpenedAlone, Shown, VolumeChoice, WhichVolume, alone};

@@ -16,16 +16,16 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on, readable_up_to};
-use crate::inner::{Beside, is_known_better, volumes_in, volumes_of_drive};
+use crate::inner::{Beside, check_copies, copies_in, is_known_better, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};
 use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
 use crate::reopening::Reopening;
-use crate::stack::{InnerVolume, Start, VolumeStack, by_table};
+use crate::stack::{InnerVolume, ShadowCopies, Start, VolumeStack, by_table};
 use crate::stats::{SourceStats, Stats};
-use crate::volume::{Shown, WhichVolume, chosen};
+use crate::volume::{Shown, chosen};
 use cheetah_error::{Error, Result, next};
 
 /// A source that is open. [`OpenedSource::close`] it.
@@ -90,9 +90,7 @@ impl OpenedSource {
             opened.doubts.extend(other.doubts.iter().map(|doubt| format!("{}: {doubt}", other.name)));
         }
         opened.others = others;
-        if let Shown::Volume(which) = &access.shown
-            && let Err(error) = opened.show_volume(which)
-        {
+        if let Err(error) = opened.show(access) {
             opened.close().await?;
             return Err(error);
         }
@@ -105,7 +103,15 @@ impl OpenedSource {
     /// Opens the other sources, as they are.
     async fn open_others(access: &Access) -> Result<Vec<Self>> {
         let mut others = Vec::new();
-        let alone = Access { writable: false, unlock: None, fill: None, force_lease: false, ..access.clone() };
+        let alone = Access {
+            writable: false,
+            unlock: None,
+            fill: None,
+            force_lease: false,
+            shown: Shown::Source,
+            shadow_copies: ShadowCopies::Unasked,
+            ..access.clone()
+        };
         for text in &access.with {
             match Self::open_beside(text, &alone, &[]).await {
                 Ok(other) => others.push(other),
@@ -132,8 +138,10 @@ impl OpenedSource {
         Ok(opened)
     }
 
-    /// Shows a volume in place of the source.
-    fn show_volume(&mut self, which: &WhichVolume) -> Result<()> {
+    /// Checks that what is asked for is there, and shows a volume in place of the source if one is.
+    fn show(&mut self, access: &Access) -> Result<()> {
+        check_copies(&self.stack, access, &self.identity.location)?;
+        let Shown::Volume(which) = &access.shown else { return Ok(()) };
         let volume = chosen(&self.stack, &self.identity.location, which)?.clone();
         self.device = self.stack.device(self.base.clone(), &volume)?;
         self.name = format!("{}.{}", self.name, volume.name);
@@ -269,7 +277,9 @@ impl OpenedSource {
             (Some(_), _) => Start::Source,
             (None, false) => Start::examined(&volumes),
             // Through the cache, from which tools then read the table.
-            (None, true) if access.cache.is_some() => by_table(&device, identity.sector_size).await,
+            (None, true) if access.cache.is_some() || access.copies().are_asked_for() => {
+                by_table(&device, identity.sector_size).await
+            }
             (None, true) => Start::Nowhere,
         };
         let stack = volumes_in(&device, read_up_to, start, (access, identity.sector_size), beside).await;
@@ -313,6 +323,16 @@ impl OpenedSource {
             volumes.retain(|volume| !is_known_better(volume, &stack));
             volumes
         })
+    }
+
+    /// Looks for shadow copies of its NTFS volumes, as [`Self::look_for_doubts`] looks for doubts. `None` if they are listed in
+    /// `stack`.
+    pub fn look_for_shadow_copies(
+        &self,
+        patience: Duration,
+    ) -> Option<impl Future<Output = VolumeStack> + Send + use<>> {
+        let source = self.behind.clone().filter(|_| !self.stack.lists_copies)?;
+        Some(async move { tokio::time::timeout(patience, copies_in(&source)).await.unwrap_or_default() })
     }
 
     /// Waits until the metadata of a source behind a link was fetched ahead of tools, if that is done. A look before that would

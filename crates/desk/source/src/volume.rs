@@ -7,7 +7,7 @@ use cheetah_error::{Error, Result, next};
 use cheetah_image::{CaseData, Evidence, Hashes, Identity, Kind, Source};
 use cheetah_unlock::Keys;
 
-use crate::stack::{How, InnerVolume, Start, VolumeStack, find};
+use crate::stack::{How, InnerVolume, ShadowCopies, Start, VolumeStack, find};
 
 /// What is shown of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,12 @@ impl VolumeChoice {
     ///
     /// `Kind::Failed` if no key opens one, `Kind::Misuse` if several are open and none was chosen, or none has the name.
     pub async fn find(&self, source: &Source) -> Result<(VolumeStack, InnerVolume)> {
-        let how = How { keys: self.keys.as_deref(), sectors: source.identity.sector_size.into(), others: &[] };
+        let copies = match &self.which {
+            WhichVolume::Named(name) => ShadowCopies::Unasked.and(name),
+            WhichVolume::Opened | WhichVolume::OpenedPartition(_) => ShadowCopies::Unasked,
+        };
+        let (keys, sectors) = (self.keys.as_deref(), source.identity.sector_size.into());
+        let how = How { keys, sectors, others: &[], copies };
         let stack = find(source.device.clone(), Start::Source, how).await;
         let volume = chosen(&stack, &source.identity.location, &self.which)?.clone();
         Ok((stack, volume))
@@ -101,12 +106,12 @@ fn named<'a>(stack: &'a VolumeStack, location: &str, name: &str) -> Result<&'a I
     if let Some(volume) = stack.volumes.iter().find(|volume| volume.name == name) {
         return Ok(volume);
     }
-    let mut reasons: Vec<_> = match &stack.volumes[..] {
+    let volumes = stack.volumes.iter().map(|one| format!("{} ({})", one.name, Size(one.range.len)));
+    // Those that are not shown can be named as well.
+    let copies = stack.copies.iter().filter(|copy| !copy.is_shown).map(|copy| copy.name.clone());
+    let mut reasons = match &volumes.chain(copies).collect::<Vec<_>>()[..] {
         [] => vec!["none was found in it".to_owned()],
-        volumes => {
-            let sized = volumes.iter().map(|one| format!("{} ({})", one.name, Size(one.range.len)));
-            vec![format!("it has {}", cheetah_error::list(&sized.collect::<Vec<_>>()))]
-        }
+        names => vec![format!("it has {}", cheetah_error::list(names))],
     };
     reasons.extend(stack.not_opened.iter().cloned());
     reasons.extend(stack.unlocked.iter().flat_map(|unlocked| unlocked.outcome().failures()));

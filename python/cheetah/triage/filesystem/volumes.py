@@ -32,8 +32,8 @@ _FAMILIES = {
 _WHOLE = "the whole source"
 _UNLOCKED = "unlocked"
 """The end of the name of the content of an opened volume."""
-_UNKNOWN: tuple[Any, ...] = ((), (), (), None)
-"""What a task says of opened, locked and logical volumes and of the size of the source if it says nothing."""
+_UNKNOWN: tuple[Any, ...] = ((), (), (), None, ())
+"""What a task says of opened, locked and logical volumes, of the size of the source and of shadow copies if it says nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,9 @@ def task(
 ) -> Task:
     """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known. `opened`
     are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened. `logical` are
-    the arrays, logical volumes and partitions in them, as in `cheetah.Device.logical`, of a source of `size` bytes."""
+    the arrays, logical volumes, partitions in them and shadow copies, as in `cheetah.Device.logical`, of a source of `size` bytes."""
     has_logical = logical is not None and any(logical.values())
+    copies = _copies([] if logical is None else logical.get("shadow_copies", []))
     if not opened and not locked and not has_logical:
         return Task("volumes", -1, (sector_size or 0,))
     inner = {_holder(one): one for one in opened}
@@ -85,7 +86,19 @@ def task(
     if not has_logical and not groups:
         return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
     said = (*locked, *(() if logical is None else logical["not_opened"]))
-    return Task("volumes", -1, (sector_size or 0, places, said, tuple(groups), size))
+    what = (sector_size or 0, places, said, tuple(groups), size)
+    return Task("volumes", -1, (*what, copies) if copies else what)
+
+
+def _copies(listed: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns a sentence about each shadow copy whose files are not listed."""
+    sentences = []
+    for one in listed:
+        if not one["is_shown"]:
+            defect = one.get("why_not")
+            why = f"it cannot be read: {defect}" if defect else f"--shadow-copy {one['label']} does that"
+            sentences.append(f"{one['label']} is a {one['description']}, whose files are not listed; {why}")
+    return tuple(sentences)
 
 
 def _holder(opened: Mapping[str, Any]) -> str:
@@ -118,10 +131,11 @@ def find(worker: Worker, what: Task) -> Result:
     """Finds all partitions and their file systems; without a partition table, or if no partition holds one, the source
     as a whole."""
     known = what.what[1:]
-    opened, locked, logical, size = known + _UNKNOWN[len(known) :]
+    opened, locked, logical, size, copies = known + _UNKNOWN[len(known) :]
     size = worker.source.size if size is None else size
     finder = _Finder(worker, size, opened)
     finder.result.problems += [Problem("volumes", sentence, gap=True) for sentence in locked]
+    finder.result.problems += [Problem("volumes", sentence) for sentence in copies]
     sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
     given = worker.settings.sector_size
     tables = _native.read_partition_tables(worker.image().pread_noted, size, sector_size, given)
@@ -139,7 +153,9 @@ def find(worker: Worker, what: Task) -> Result:
     whole = finder.opened_in(Extent(0, size, _WHOLE, sector_size or 512, partitioned=False), places)
     if not any(volume.start == whole.start for volume in finder.result.volumes):
         if finder.any_file_system():
-            finder.add_if_known(dataclasses.replace(whole, description=f"{_WHOLE}, which also has a partition table"))
+            is_divided = bool(places or tables.others)
+            described = f"{_WHOLE}, which also has a partition table" if is_divided else whole.description
+            finder.add_if_known(dataclasses.replace(whole, description=described))
         else:
             finder.add_whole(whole)
     return finder.result

@@ -83,9 +83,9 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source. A source with keys is shared, too: no
     worker gets them, and each is tried once. So is one with logical volumes in several pieces, which are put together once, and one
-    whose volumes lie on other sources, too."""
+    whose volumes lie on other sources, and one with shadow copies whose files are listed."""
     is_here = _is_here(settings.source)
-    if is_here and not settings.unlock and not settings.beside:
+    if is_here and not settings.unlock and not settings.beside and not settings.shadow_copies:
         with cheetah.open(settings.source) as device:
             logical = device.logical
             if settings.scheduler is not None or all(one["offset"] < device.size for one in logical["volumes"]):
@@ -98,7 +98,7 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 )
                 return
     if settings.scheduler is not None:
-        with cheetah.open(settings.source) as device:
+        with cheetah.open(settings.source, shadow_copies=()) as device:
             yield SharedSource(
                 settings.source,
                 device.name,
@@ -109,7 +109,13 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 logical=_in_one_piece(device.logical, device.size),
             )
         return
-    with cheetah.share(settings.source, cache=_cache_bytes(), unlock=settings.unlock, beside=settings.beside) as share:
+    with cheetah.share(
+        settings.source,
+        cache=_cache_bytes(),
+        unlock=settings.unlock,
+        beside=settings.beside,
+        shadow_copies=settings.shadow_copies,
+    ) as share:
         yield SharedSource(
             share.uri,
             _name(settings.source) if is_here else share.name,
@@ -131,7 +137,7 @@ def _in_one_piece(logical: Logical, size: int) -> Logical:
     why = "is not listed: it lies in several pieces, which are put together only where the source is shared"
     sentences = [f"the {one['description']} {why}" for one in apart]
     volumes = [one for one in logical["volumes"] if one["offset"] < size]
-    return {"volumes": volumes, "not_opened": [*logical["not_opened"], *sentences]}
+    return {**logical, "volumes": volumes, "not_opened": [*logical["not_opened"], *sentences]}
 
 
 @contextlib.contextmanager

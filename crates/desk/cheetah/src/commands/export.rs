@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use cheetah_device::{DynDevice, Error as DeviceError, Size, os_error};
 use cheetah_nbd::server::{Export, Exports, Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
-use cheetah_source::OpenedSource;
+use cheetah_source::{Access, OpenedSource};
 use cheetah_tls::ServerTls;
 
 use super::compared::wrapped;
 use super::lazy;
-use super::options::{AccessArgs, source, warn_of};
+use super::options::{AccessArgs, ShadowCopyArgs, source, warn_of};
 use crate::answers::access::{self as answers, Transport};
 use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
@@ -27,7 +27,8 @@ Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name
 it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the \
 drive. A drive created with --lazy fills while it is exported. An encrypted partition that --unlock opens is a further \
 export, NAME.pN.unlocked, and so are each logical volume of LVM2, NAME.GROUP-NAME, and each array of Linux's software RAID, \
-NAME.md_NAME. What is found in these is a further export, too: NAME.md_NAME.p1. --with names other disks that such volumes lie on.
+NAME.md_NAME. What is found in these is a further export, too: NAME.md_NAME.p1. --with names other disks that such volumes lie on. \
+The shadow copies of NTFS volumes are listed, and --shadow-copy makes one a further export, NAME.pN.vssM.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900
@@ -52,13 +53,16 @@ pub struct Args {
     insecure: bool,
 
     #[command(flatten)]
+    copies: ShadowCopyArgs,
+
+    #[command(flatten)]
     access: AccessArgs,
 }
 
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let access = args.access.get(&args.source, desk, ui).await?;
+    let access = Access { shadow_copies: args.copies.get(), ..args.access.get(&args.source, desk, ui).await? };
     let opened = OpenedSource::open(&args.source, &access).await?;
     warn_of(&opened, access.session.timeout, ui);
     let served = offer((&args, desk), &opened, &mut stop, ui).await;

@@ -7,12 +7,12 @@ use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::Error;
 use cheetah_image::Kind;
-use cheetah_source::OpenedSource;
+use cheetah_source::{Access, OpenedSource};
 use cheetah_volume::partition::SectorSize;
 
 use super::background;
 use super::lazy;
-use super::options::{AccessArgs, source, warn_of};
+use super::options::{AccessArgs, ShadowCopyArgs, source, warn_of};
 use crate::answers::access as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
@@ -33,13 +33,15 @@ images. The files are read-only, unless --writable. Only you can use them, also 
 writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted. An encrypted \
 partition that --unlock opens is also there decrypted, as DIR/case42.pN.unlocked.raw, and each logical volume of LVM2 as \
 DIR/case42.GROUP-NAME.raw. An array of Linux's software RAID whose members are in it is there as DIR/case42.md_NAME.raw. \
-What is found in these is there, too, as DIR/case42.md_NAME.p1.raw. --with names other disks that such volumes lie on.
+What is found in these is there, too, as DIR/case42.md_NAME.p1.raw. --with names other disks that such volumes lie on. \
+The shadow copies of NTFS volumes are listed, and --shadow-copy shows one, as DIR/case42.pN.vssM.raw.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
   cheetah mount disk.raw /mnt/disk --background
   cheetah mount laptop.E01 /mnt/laptop --unlock keys.txt
-  cheetah mount raid1.E01 /mnt/raid --with raid2.E01 --with raid3.E01")]
+  cheetah mount raid1.E01 /mnt/raid --with raid2.E01 --with raid3.E01
+  cheetah mount pc.E01 /mnt/pc --shadow-copy p2.vss1")]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
     /// iscsi://, https:// or s3:// URI
@@ -66,6 +68,9 @@ pub struct Args {
     sector_size: Option<u32>,
 
     #[command(flatten)]
+    copies: ShadowCopyArgs,
+
+    #[command(flatten)]
     access: AccessArgs,
 }
 
@@ -81,7 +86,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     if args.detached {
         background::leave_terminal()?;
     }
-    let access = args.access.get(&args.source, desk, ui).await?;
+    let access = Access { shadow_copies: args.copies.get(), ..args.access.get(&args.source, desk, ui).await? };
     let opened = OpenedSource::open(&args.source, &access).await?;
     warn_of(&opened, access.session.timeout, ui);
     let as_usual = MountOptions::new(opened.name.clone());

@@ -16,7 +16,9 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, Session, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive};
+use cheetah_source::{
+    Access, CacheOption, Keys, ListedCopy, OpenedSource, OverlayPlace, ShadowCopies, Shown, UnreadVolume, is_drive,
+};
 use cheetah_tls::CredentialSet;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -364,6 +366,7 @@ impl AccessArgs {
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             in_order: false,
             shown: Shown::Source,
+            shadow_copies: ShadowCopies::Unasked,
             with: self.others.clone(),
             unlock: match &self.unlock[..] {
                 [] => None,
@@ -371,6 +374,22 @@ impl AccessArgs {
             },
             session: desk.session(self.timeout.get()),
         })
+    }
+}
+
+/// The shadow copies that are shown beside a source.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ShadowCopyArgs {
+    /// Show a shadow copy of an NTFS volume (VSS), too, by its name in the list that this prints (p2.vss1), or all of them (all). May be
+    /// given several times
+    #[arg(long = "shadow-copy", value_name = "NAME|all", conflicts_with = "writable")]
+    names: Vec<String>,
+}
+
+impl ShadowCopyArgs {
+    /// Returns the shadow copies that are asked for.
+    pub fn get(&self) -> ShadowCopies {
+        ShadowCopies::named(self.names.clone())
     }
 }
 
@@ -442,20 +461,42 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     warn_of_groups(opened, ui);
     let (settled, doubts) = (opened.settled(), opened.look_for_doubts(patience));
     let unread = opened.look_for_unread_volumes(patience);
-    if doubts.is_some() || unread.is_some() {
+    let (copies, name) = (opened.look_for_shadow_copies(patience), opened.name.clone());
+    if doubts.is_some() || unread.is_some() || copies.is_some() {
         tokio::spawn(async move {
             settled.await;
             warn_of_doubts(&OptionFuture::from(doubts).await.unwrap_or_default(), ui);
             warn_of_unread(&OptionFuture::from(unread).await.unwrap_or_default(), ui);
+            let found = OptionFuture::from(copies).await.unwrap_or_default();
+            list_copies(&name, &found.copies, ui);
+            warn_of_not_opened(&name, &found.not_opened, ui);
         });
     }
+}
+
+/// Lists the shadow copies that are not shown.
+fn list_copies(source: &str, copies: &[ListedCopy], ui: Ui) {
+    for ListedCopy { name, copy, .. } in copies.iter().filter(|one| !one.is_shown) {
+        let how = match &copy.defect {
+            Some(why) => format!("it cannot be read: {why}"),
+            None => format!("--shadow-copy {name} shows it beside the source, --volume {name} in place of it"),
+        };
+        let (what, size) = (copy.description(), Size(copy.size_bytes));
+        ui.note(OneLine(format_args!("{source}: {name}: {what}, {size}; {how}")));
+    }
+}
+
+/// Names what is known of volumes in volumes and not opened.
+fn warn_of_not_opened(source: &str, not_opened: &[String], ui: Ui) {
+    not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{source}: {why}"))));
 }
 
 /// Names the arrays, logical volumes and partitions that were found in volumes, and what of them is not opened.
 fn warn_of_groups(opened: &OpenedSource, ui: Ui) {
     let found = opened.stack.volumes.iter().filter(|one| one.opened().is_none());
     found.for_each(|one| ui.note(format_args!("{}: {}", opened.name, one.sized_description())));
-    opened.stack.not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{}: {why}", opened.name))));
+    list_copies(&opened.name, &opened.stack.copies, ui);
+    warn_of_not_opened(&opened.name, &opened.stack.not_opened, ui);
 }
 
 /// Says what the keys opened, and what stays locked.

@@ -27,8 +27,8 @@ pub struct WhichArgs {
     #[arg(long, value_name = "N", requires = "unlock", conflicts_with = "volume")]
     partition: Option<u32>,
 
-    /// The volume that is meant, as mount names it: a logical volume (vg-home), an array (md0), a partition in one (md0.p1), or an
-    /// opened volume (p2.unlocked)
+    /// The volume that is meant, as mount names it: a logical volume (vg-home), an array (md0), a partition in one (md0.p1), an
+    /// opened volume (p2.unlocked), or a shadow copy (p2.vss1)
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
 }

@@ -61,6 +61,7 @@ mod search;
 mod search_at_nodes;
 mod secured;
 mod serve;
+mod shadow_copies;
 mod slow_links;
 mod snapshots;
 mod sources;

@@ -8,6 +8,7 @@ use cheetah_error::{Error, Result};
 use cheetah_unlock::Unlocked;
 use serde::Serialize;
 
+use super::copies::{DescribedCopy, ListedCopy};
 use super::step::Step;
 use super::volume::{Content, Described, InnerVolume};
 
@@ -18,11 +19,15 @@ pub struct VolumeStack {
     pub volumes: Vec<InnerVolume>,
     /// What is known of arrays, volume groups and others and cannot be read, a sentence without its end each.
     pub not_opened: Vec<String>,
+    /// The shadow copies of its NTFS volumes, shown or not.
+    pub copies: Vec<ListedCopy>,
     /// The encrypted volumes, if keys were given: those that are open, and those that stay locked.
     pub unlocked: Option<Unlocked>,
     /// The numbers of the source's partitions that are members of an array or physical volumes of a group; `None` for the whole
     /// source.
     pub(crate) used: Vec<Option<u32>>,
+    /// Whether all volumes in it were looked at for shadow copies.
+    pub(crate) lists_copies: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -31,13 +36,27 @@ pub struct VolumeStack {
 pub struct StackOutcome<'a> {
     volumes: Vec<Described<'a>>,
     not_opened: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shadow_copies: Vec<DescribedCopy<'a>>,
 }
 
 impl VolumeStack {
     /// Describes the volumes, beside the encrypted ones.
     pub fn outcome(&self) -> StackOutcome<'_> {
         let volumes = self.volumes.iter().filter_map(InnerVolume::described).collect();
-        StackOutcome { volumes, not_opened: &self.not_opened }
+        let shadow_copies = self.copies.iter().map(ListedCopy::described).collect();
+        StackOutcome { volumes, not_opened: &self.not_opened, shadow_copies }
+    }
+
+    /// Says that there is no shadow copy with this name: a sentence without its end.
+    pub(crate) fn no_copy(&self, name: &str) -> String {
+        let names: Vec<_> = self.copies.iter().map(|copy| copy.name.as_str()).collect();
+        let mut sentence = match &names[..] {
+            [] => format!("no shadow copy is called {name}; none was found in it"),
+            names => format!("no shadow copy is called {name}; it has {}", cheetah_error::list(names)),
+        };
+        self.not_opened.iter().for_each(|why| sentence += &format!("; {why}"));
+        sentence
     }
 
     /// Returns what `base`, the device of the source, shows with all steps over it: opened volumes decrypted in their places, and behind

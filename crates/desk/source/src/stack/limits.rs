@@ -6,6 +6,8 @@ use cheetah_device::ByteRange;
 pub(super) const DEPTH_MAX: u32 = 12;
 /// The maximum number of volumes that are shown.
 pub(super) const VOLUMES_MAX: usize = 256;
+/// The maximum number of shadow copies that are listed.
+pub(super) const COPIES_MAX: usize = 1024;
 /// The maximum number of partitions of a volume that are looked at.
 pub(super) const PARTITIONS_MAX: usize = 64;
 /// The maximum number of times that what was found is looked at again.

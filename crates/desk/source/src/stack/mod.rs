@@ -1,5 +1,5 @@
 //! The volumes in a source, one in another: encrypted volumes that keys open, arrays of Linux's software RAID, logical volumes of LVM2,
-//! and partitions in these.
+//! partitions in these, and shadow copies of NTFS volumes.
 //!
 //! They have one rule: a volume that is found is looked at again, like the source itself (`find`). What that finds is a stack of
 //! steps over the device of the source. An opened volume reads decrypted where it lies encrypted. An array or a logical volume that
@@ -9,11 +9,13 @@
 //! | module | content |
 //! |---|---|
 //! | `volume` | a volume that was found |
+//! | `copies` | the shadow copies that are asked for, and those that were found |
 //! | `found` | all of them, and the stack over the source |
 //! | `step` | a step of the stack as a device |
 //! | `start` | where a look begins |
 //! | `find` | the look; `limits` bounds it |
 
+mod copies;
 mod find;
 mod found;
 mod limits;
@@ -23,6 +25,7 @@ mod step;
 mod tests;
 mod volume;
 
+pub use self::copies::{ListedCopy, ShadowCopies};
 pub(crate) use self::find::{How, find};
 pub use self::found::{StackOutcome, VolumeStack};
 pub(crate) use self::start::{Start, by_table};

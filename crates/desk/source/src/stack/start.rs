@@ -20,16 +20,26 @@ pub(crate) enum Start {
     Source,
     /// At the source and its partitions, which were examined.
     Examined(Vec<Candidate>),
-    /// At the places that a partition table names for members of arrays and for physical volumes.
+    /// At the places that a partition table names.
     Named {
         /// Those that may be members of arrays.
         members: Vec<Place>,
         /// Those that may be physical volumes.
         physical: Vec<Place>,
+        /// The others, in which file systems may have shadow copies.
+        file_systems: Vec<Place>,
     },
 }
 
 impl Start {
+    /// Leaves out what does not have to be looked at for shadow copies.
+    pub(crate) fn for_copies(self) -> Self {
+        match self {
+            Self::Named { file_systems, .. } => Self::Named { members: Vec::new(), physical: Vec::new(), file_systems },
+            other => other,
+        }
+    }
+
     /// Begins at volumes that were examined.
     pub(crate) fn examined(volumes: &[Volume]) -> Self {
         let candidate = |one: &Volume| Candidate {
@@ -40,7 +50,7 @@ impl Start {
     }
 }
 
-/// Begins where the partition table of a device has members of arrays and physical volumes, or at the whole of it if it has no table.
+/// Begins where the partition table of a device has its partitions, or at the whole of it if it has no table.
 /// Reads the table, which tools read first, too.
 pub(crate) async fn by_table(device: &DynDevice, sector_bytes: Option<u32>) -> Start {
     let size = device.geometry().size;
@@ -49,16 +59,18 @@ pub(crate) async fn by_table(device: &DynDevice, sector_bytes: Option<u32>) -> S
     let (partitions, _) = futures::join!(read_partitions(&**device, sector_bytes), device.read(entries));
     if partitions.is_empty() {
         let whole = vec![Place { range: ByteRange::new(0, size), ..Place::default() }];
-        return Start::Named { members: whole.clone(), physical: whole };
+        return Start::Named { members: whole.clone(), physical: whole.clone(), file_systems: whole };
     }
-    let (mut members, mut physical) = (Vec::new(), Vec::new());
+    let (mut members, mut physical, mut file_systems) = (Vec::new(), Vec::new(), Vec::new());
     for partition in partitions {
         let place = Place { partition: Some(partition.number), range: partition.range, ..Place::default() };
         if partition.is_for_lvm() {
             physical.push(place);
         } else if partition.is_for_linux_raid() {
             members.push(place);
+        } else {
+            file_systems.push(place);
         }
     }
-    Start::Named { members, physical }
+    Start::Named { members, physical, file_systems }
 }

@@ -3,19 +3,22 @@
 
 use std::sync::Arc;
 
-use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, DynDevice};
 use cheetah_testing::raid::{disk, mirror, raid5};
+use cheetah_testing::vss;
+use cheetah_unlock::Place;
 use cheetah_volume::assembly::PLACES_MAX;
 use futures::FutureExt as _;
 use proptest::prelude::*;
 
 use super::limits::DEPTH_MAX;
-use super::{How, Start, VolumeStack, find};
+use super::{How, ShadowCopies, Start, VolumeStack, find};
 
 /// Types of partitions.
 const LINUX: u8 = 0x83;
 const RAID: u8 = 0xfd;
+const NTFS: u8 = 7;
 
 fn device(bytes: &[u8]) -> DynDevice {
     Arc::new(Memory::new(bytes.to_vec()))
@@ -31,7 +34,7 @@ fn found(source: &DynDevice) -> VolumeStack {
 }
 
 fn read(device: &DynDevice) -> Vec<u8> {
-    let whole = cheetah_device::ByteRange::new(0, device.geometry().size);
+    let whole = ByteRange::new(0, device.geometry().size);
     device.read(whole).now_or_never().unwrap().unwrap().into_bytes().into()
 }
 
@@ -107,6 +110,82 @@ fn an_array_of_several_sources_and_its_partitions_are_found() {
     assert_eq!(names(&found_beside(&source, &others[1..])), ["md_whole", "md_whole.p1"]);
 }
 
+/// Looks for volumes, and for these shadow copies.
+fn found_with(source: &DynDevice, start: Start, copies: ShadowCopies) -> VolumeStack {
+    let how = How { copies, ..How::default() };
+    find(source.clone(), start, how).now_or_never().unwrap()
+}
+
+/// Whether each shadow copy that is shown has the content that it should have.
+fn are_right(source: &DynDevice, stack: &VolumeStack, made: &vss::Made) -> bool {
+    let all = contents(source, stack);
+    let is_block = |content: &[u8], at: usize, block: &[u8]| content[at..at + vss::BLOCK_BYTES] == *block;
+    stack.copies.iter().filter(|copy| copy.is_shown).all(|copy| {
+        let (_, content) = all.iter().find(|(name, _)| *name == copy.name).unwrap();
+        let expected = &made.copies[copy.copy.number as usize - 1].blocks;
+        expected.iter().all(|(at, block)| is_block(content, *at, block))
+    })
+}
+
+#[test]
+fn shadow_copies_are_listed_and_shown_if_they_are_asked_for() {
+    let made = (0..).map(vss::random).find(|made| made.copies.len() == 3).unwrap();
+    let inner = disk(&[(LINUX, &[7; 512]), (NTFS, &made.bytes)]);
+    let members = raid5("home", &inner);
+    let source = device(&disk(&[(RAID, &members[0]), (RAID, &members[1])]));
+    let listed = |stack: &VolumeStack| stack.copies.iter().map(|copy| copy.name.clone()).collect::<Vec<_>>();
+    let all = ["md_home.p2.vss1", "md_home.p2.vss2", "md_home.p2.vss3"];
+    let volumes = ["md_home", "md_home.p1", "md_home.p2"];
+    let named = ShadowCopies::Named(vec![all[1].to_owned()]);
+    for (copies, shown) in [
+        (ShadowCopies::Unasked, &all[..0]),
+        (ShadowCopies::Listed, &all[..0]),
+        (named, &all[1..2]),
+        (ShadowCopies::All, &all[..]),
+    ] {
+        let stack = found_with(&source, Start::Source, copies);
+        assert_eq!(names(&stack), [&volumes[..], shown].concat());
+        assert_eq!(listed(&stack), all);
+        assert!(stack.lists_copies && are_right(&source, &stack, &made));
+        let outcome = serde_json::to_value(stack.outcome()).unwrap();
+        assert_eq!(outcome["shadow_copies"][1]["is_shown"], shown.contains(&all[1]));
+        assert_eq!(outcome["shadow_copies"][0]["id"], made.copies[0].id);
+        assert_eq!(outcome["shadow_copies"][0]["created"], made.copies[0].created);
+        let kinds = outcome["volumes"].as_array().unwrap().iter().filter(|volume| volume["kind"] == "vss");
+        assert_eq!(kinds.count(), shown.len());
+    }
+}
+
+#[test]
+fn shadow_copies_in_the_partitions_that_a_table_names_are_looked_for_if_they_are_asked_for() {
+    let made = vss::random(1);
+    let source = device(&disk(&[(NTFS, &made.bytes)]));
+    let place =
+        |number, offset, len| Place { partition: Some(number), range: ByteRange::new(offset, len), ..Place::default() };
+    let start = Start::Named {
+        members: Vec::new(),
+        physical: Vec::new(),
+        file_systems: vec![place(1, 1 << 20, made.bytes.len() as u64)],
+    };
+    let unasked = found_with(&source, start.clone(), ShadowCopies::Unasked);
+    assert!(unasked.copies.is_empty() && !unasked.lists_copies);
+    let all = found_with(&source, start, ShadowCopies::All);
+    assert_eq!(all.copies.len(), made.copies.len());
+    assert!(all.copies.iter().all(|copy| copy.is_shown) && are_right(&source, &all, &made));
+}
+
+#[test]
+fn a_damaged_catalog_is_named_and_all_else_is_found() {
+    let mut made = vss::random(2);
+    made.bytes[made.catalog_at] ^= 1;
+    let source = device(&made.bytes);
+    let stack = found_with(&source, Start::Source, ShadowCopies::All);
+    assert!(stack.copies.is_empty() && stack.volumes.is_empty());
+    let place = format!("the catalog block at byte {} of the volume", made.catalog_at);
+    assert!(stack.not_opened[0].starts_with("the shadow copies of it are not listed: "), "{:?}", stack.not_opened);
+    assert!(stack.not_opened[0].contains(&place), "{:?}", stack.not_opened);
+}
+
 #[test]
 fn members_of_arrays_beyond_the_limit_are_left_out_and_that_is_said() {
     let member = |number: usize| device(&mirror(&format!("m{number}"), &noise(8 << 10, number as u64)));
@@ -129,7 +208,7 @@ fn a_source_of_another_size_is_refused() {
 #[test]
 fn what_no_table_names_is_not_looked_for() {
     let bytes = mirror("m", &noise(64 << 10, 5));
-    let named = Start::Named { members: Vec::new(), physical: Vec::new() };
+    let named = Start::Named { members: Vec::new(), physical: Vec::new(), file_systems: Vec::new() };
     for start in [Start::Nowhere, named] {
         let stack = find(device(&bytes), start, How::default()).now_or_never().unwrap();
         assert_eq!(names(&stack), [""; 0]);

@@ -6,7 +6,10 @@ use cheetah_error::{Error, Result};
 use cheetah_unlock::OpenedVolume;
 use cheetah_volume::lvm::LogicalVolume;
 use cheetah_volume::md::Array;
+use cheetah_volume::vss::Snapshot;
 use serde::Serialize;
+
+use super::copies::name_of;
 
 /// A volume that was found in a source, beside the partitions of the source itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,12 +51,19 @@ pub enum Assembled {
     Array(Array),
     /// A logical volume of LVM2.
     Logical(LogicalVolume),
+    /// A shadow copy of an NTFS volume.
+    Snapshot {
+        /// The name of that volume; empty for the source as a whole.
+        of: String,
+        /// The shadow copy.
+        snapshot: Snapshot,
+    },
 }
 
 /// A volume, as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Described<'a> {
-    /// `md`, `lvm2` or `partition`.
+    /// `md`, `lvm2`, `vss` or `partition`.
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
@@ -75,6 +85,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.label.clone(),
             Self::Logical(volume) => volume.label(),
+            Self::Snapshot { of, snapshot } => name_of(of, snapshot.copy.number),
         }
     }
 
@@ -82,6 +93,7 @@ impl Assembled {
         match self {
             Self::Array(array) => &array.id,
             Self::Logical(volume) => &volume.id,
+            Self::Snapshot { snapshot, .. } => &snapshot.copy.store_id,
         }
     }
 
@@ -89,6 +101,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.size_bytes,
             Self::Logical(volume) => volume.size_bytes,
+            Self::Snapshot { snapshot, .. } => snapshot.copy.size_bytes,
         }
     }
 
@@ -97,6 +110,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.is_whole,
             Self::Logical(volume) => volume.is_of_whole_group,
+            Self::Snapshot { .. } => true,
         }
     }
 
@@ -105,6 +119,8 @@ impl Assembled {
         match self {
             Self::Array(array) => array.description(),
             Self::Logical(LogicalVolume { group, name, .. }) => format!("logical volume {group}/{name}"),
+            Self::Snapshot { of, snapshot } if of.is_empty() => snapshot.copy.description(),
+            Self::Snapshot { of, snapshot } => format!("{}, of {}", snapshot.copy.description(), OneLine(of)),
         }
     }
 
@@ -113,6 +129,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.in_one_piece(),
             Self::Logical(volume) => volume.in_one_piece(),
+            Self::Snapshot { .. } => None,
         }
     }
 
@@ -121,6 +138,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.pieces(),
             Self::Logical(volume) => volume.pieces(),
+            Self::Snapshot { .. } => None,
         }
     }
 
@@ -129,6 +147,7 @@ impl Assembled {
         match self {
             Self::Array(array) => array.over(below).map_err(Error::device("showing an array")),
             Self::Logical(volume) => volume.over(below).map_err(Error::device("showing a logical volume")),
+            Self::Snapshot { snapshot, .. } => snapshot.over(below).map_err(Error::device("showing a shadow copy")),
         }
     }
 }
@@ -167,6 +186,9 @@ impl InnerVolume {
             Content::Assembled(Assembled::Array(array)) => ("md", None, array.name.as_str(), array.id.as_str()),
             Content::Assembled(Assembled::Logical(volume)) => {
                 ("lvm2", Some(volume.group.as_str()), volume.name.as_str(), volume.id.as_str())
+            }
+            Content::Assembled(Assembled::Snapshot { snapshot, .. }) => {
+                ("vss", None, self.name.as_str(), snapshot.copy.id.as_deref().unwrap_or_default())
             }
             Content::Partition { .. } => ("partition", None, self.name.as_str(), ""),
         };

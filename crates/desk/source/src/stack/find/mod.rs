@@ -5,6 +5,10 @@
 //!
 //! Each turn looks at what the turn before found. The parts of an array or of a group may be found in different turns, so it is put
 //! together when all of them are there, and without some of them only when nothing else is found.
+//!
+//! The shadow copies of an NTFS volume are listed (`copies`). They are shown only if they are asked for, and not looked at again.
+
+mod copies;
 
 use std::collections::HashSet;
 
@@ -18,11 +22,15 @@ use cheetah_volume::partition::{Partition, SectorSize, read_tables};
 use cheetah_volume::{lvm, md};
 use futures::{StreamExt as _, stream};
 
+use super::copies::ShadowCopies;
 use super::found::VolumeStack;
 use super::limits::{AT_ONCE, DEPTH_MAX, PARTITIONS_MAX, TURNS_MAX, VOLUMES_MAX, next_place};
 use super::start::Start;
 use super::step::Step;
 use super::volume::{Assembled, Content, InnerVolume};
+
+/// The kind of file system that has shadow copies.
+const NTFS: &str = "ntfs";
 
 /// How volumes are looked for.
 #[derive(Clone, Default)]
@@ -33,6 +41,8 @@ pub(crate) struct How<'a> {
     pub sectors: SectorSize,
     /// Other sources that may have parts of the same volumes, with names that differ.
     pub others: &'a [(String, DynDevice)],
+    /// The shadow copies that are asked for.
+    pub copies: ShadowCopies,
 }
 
 /// Looks for the volumes in the source that `base` shows.
@@ -41,7 +51,7 @@ pub(crate) async fn find(base: DynDevice, start: Start, how: How<'_>) -> VolumeS
         Some(keys) => Some(Unlocking::new(keys).await),
         None => None,
     };
-    let mut finder = Finder::new(base, unlocking, how.sectors);
+    let mut finder = Finder::new(base, unlocking, how.sectors, how.copies);
     finder.begin(start, how.others);
     for _ in 0..TURNS_MAX {
         if !finder.turn().await {
@@ -82,6 +92,10 @@ impl Looked {
         self.candidate.content.formats.iter().any(|format| format.name == LVM2)
     }
 
+    fn is_ntfs(&self) -> bool {
+        self.candidate.content.formats.iter().any(|format| format.family == NTFS)
+    }
+
     /// Whether a key may open it.
     fn may_be_locked(&self) -> bool {
         let is_unknown = self.candidate.content.formats.is_empty() && self.partitions.is_empty();
@@ -95,8 +109,12 @@ struct Finder<'a> {
     stack: VolumeStack,
     unlocking: Option<Unlocking<'a>>,
     sectors: SectorSize,
+    /// The shadow copies that are asked for.
+    copies: ShadowCopies,
     /// What is to be looked at.
     new: Vec<Seen>,
+    /// Where file systems may be that are looked at for shadow copies alone.
+    file_systems: Vec<Seen>,
     /// What was examined before the look.
     examined: Vec<Candidate>,
     /// Where superblocks of arrays are, and labels of physical volumes.
@@ -112,13 +130,15 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(device: DynDevice, unlocking: Option<Unlocking<'a>>, sectors: SectorSize) -> Self {
+    fn new(device: DynDevice, unlocking: Option<Unlocking<'a>>, sectors: SectorSize, copies: ShadowCopies) -> Self {
         Self {
             device,
             stack: VolumeStack::default(),
             unlocking,
             sectors,
+            copies,
             new: Vec::new(),
+            file_systems: Vec::new(),
             examined: Vec::new(),
             members: Vec::new(),
             physical: Vec::new(),
@@ -131,6 +151,11 @@ impl<'a> Finder<'a> {
 
     fn begin(&mut self, start: Start, others: &[(String, DynDevice)]) {
         let seen = |place| Seen { place, depth: 0 };
+        self.stack.lists_copies = match &start {
+            Start::Source | Start::Examined(_) => true,
+            Start::Nowhere => false,
+            Start::Named { .. } => self.copies.are_asked_for(),
+        };
         match start {
             Start::Nowhere => {}
             Start::Source => {
@@ -138,9 +163,17 @@ impl<'a> Finder<'a> {
                 self.new.push(seen(Place { range, ..Place::default() }));
             }
             Start::Examined(volumes) => self.examined = volumes,
-            Start::Named { members, physical } => {
+            Start::Named { members, physical, file_systems } => {
                 self.members = members.into_iter().map(seen).collect();
                 self.physical = physical.into_iter().map(seen).collect();
+                if self.copies.are_asked_for() {
+                    if file_systems.len() > PARTITIONS_MAX {
+                        self.note(format!(
+                            "more than {PARTITIONS_MAX} partitions are in it, and the others are left out"
+                        ));
+                    }
+                    self.file_systems = file_systems.into_iter().take(PARTITIONS_MAX).map(seen).collect();
+                }
             }
         }
         let (mut end, mut beside) = (self.device.geometry().size, Vec::new());
@@ -208,6 +241,8 @@ impl<'a> Finder<'a> {
     async fn sort(&mut self, looked: Vec<Looked>) {
         let in_use: Vec<_> = looked.iter().filter(|one| self.is_in_use(one)).map(|one| one.place().clone()).collect();
         let (mut candidates, mut divided) = (Vec::new(), Vec::new());
+        let mut file_systems = std::mem::take(&mut self.file_systems);
+        file_systems.retain(|one| !self.arrays.places.contains(&one.place.range));
         for one in looked {
             // A partition of a disk that is a member as a whole is found again in the array.
             let is_of_member = |member: &Place| member.inside == one.place().inside && member.partition.is_none();
@@ -218,6 +253,9 @@ impl<'a> Finder<'a> {
                 // Perhaps the superblock is what remains of an array that was here before the partitions.
                 divided.push(one);
                 continue;
+            }
+            if one.is_ntfs() {
+                file_systems.push(one.seen());
             }
             if one.is_for_lvm() {
                 self.physical.push(one.seen());
@@ -230,6 +268,7 @@ impl<'a> Finder<'a> {
         for one in divided.iter().filter(|one| !opened.contains(one.place())) {
             self.divide(one);
         }
+        self.list_copies(file_systems).await;
     }
 
     /// Whether a volume is a member of an array that can be put together.
@@ -290,12 +329,15 @@ impl<'a> Finder<'a> {
     fn show_all<'b>(&mut self, volumes: impl Iterator<Item = &'b Assembled>) {
         let parts = self.members.iter().chain(&self.physical);
         let depth = parts.map(|one| one.depth).max().unwrap_or(0) + 1;
+        let new: Vec<_> = volumes.filter(|volume| self.shown.insert(volume.id().to_owned())).cloned().collect();
+        self.place(new, depth);
+    }
+
+    /// Gives volumes that lie in others, `depth` of them, their places, and shows them.
+    fn place(&mut self, volumes: Vec<Assembled>, depth: u32) {
         let (mut end, mut behind) = (self.device.geometry().size, Vec::new());
         let mut found = Vec::new();
         for volume in volumes {
-            if !self.shown.insert(volume.id().to_owned()) {
-                continue;
-            }
             let in_one_piece = volume.in_one_piece();
             let Some(range) = in_one_piece.or_else(|| next_place(end, volume.size_bytes())) else {
                 self.note(format!("the {} is too large to be opened", volume.description()));
@@ -305,7 +347,7 @@ impl<'a> Finder<'a> {
             if in_one_piece.is_none() {
                 behind.push((range.offset, volume.clone()));
             }
-            found.push((volume.clone(), range));
+            found.push((volume, range));
         }
         let below = self.stack.steps.len();
         if !behind.is_empty() && !self.push(Step::Behind(behind)) {
@@ -341,7 +383,11 @@ impl<'a> Finder<'a> {
             self.note(format!("a volume {} is left out: another one has its name, too", OneLine(&name)));
             return;
         }
+        let is_looked_at = !matches!(content, Content::Assembled(Assembled::Snapshot { .. }));
         self.stack.volumes.push(InnerVolume { name, content, range: seen.place.range, is_used: false, below });
+        if !is_looked_at {
+            return;
+        }
         if seen.depth <= DEPTH_MAX {
             self.new.push(seen);
         } else {
@@ -399,6 +445,8 @@ impl<'a> Finder<'a> {
         used.extend(parts.iter().map(|place| place.name()));
         stack.volumes.iter_mut().for_each(|volume| volume.is_used = used.contains(&volume.name));
         stack.used = parts.iter().filter(|place| place.inside.is_empty()).map(|place| place.partition).collect();
+        let is_shown = |name: &str| stack.volumes.iter().any(|volume| volume.name == name);
+        stack.copies.iter_mut().for_each(|copy| copy.is_shown = is_shown(&copy.name));
         stack.unlocked = unlocking.map(Unlocking::finish);
         stack
     }
