@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.harness import rounds
 from bench.harness.journal import Journal
-from bench.harness.rounds import interleave, kept_in
+from bench.harness.rounds import OutOfTime, fewest, interleave, kept_in, while_time_lasts
 from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
 
 CONDITIONS = {"part": "node", "program": "1f"}
 
@@ -81,3 +83,37 @@ def test_without_a_journal_every_round_is_measured() -> None:
     contenders = Contenders()
     interleave("x", 2, contenders.all())
     assert contenders.calls == ["a", "b", "b", "a"]
+
+
+def column(label: str, contenders: Contenders) -> Callable[[], list[Figure]]:
+    """A column of two rounds."""
+
+    def measure() -> list[Figure]:
+        results = interleave(label, 2, contenders.all())
+        return [Figure(label, label, "s", None, {name: [one["rate"] for one in of] for name, of in results.items()})]
+
+    return measure
+
+
+def test_after_the_time_no_round_begins_and_columns_with_a_round_are_published(path: str, monkeypatch) -> None:
+    contenders = Contenders()
+    # The first column has one of its two rounds when the time is over.
+    monkeypatch.setattr(rounds.Kept, "is_over", classmethod(lambda _: len(contenders.calls) >= 2))
+    with kept_in(Journal(path, CONDITIONS)):
+        found = while_time_lasts([column("x", contenders), column("y", contenders)])
+    assert [figure.id for figure in found] == ["x"] and fewest(found) == 1
+    assert contenders.calls == ["a", "b"]
+    monkeypatch.undo()
+    resumed = Contenders()
+    with kept_in(Journal(path, CONDITIONS, resume=True)):
+        found = while_time_lasts([column("x", resumed), column("y", resumed)])
+    assert [figure.id for figure in found] == ["x", "y"] and fewest(found) == 2
+    assert resumed.calls == ["b", "a", "a", "b", "b", "a"]
+
+
+def test_a_run_without_time_measures_nothing_and_says_so(path: str) -> None:
+    contenders = Contenders()
+    with kept_in(Journal(path, CONDITIONS), minutes=0), pytest.raises(OutOfTime, match="before anything was measured"):
+        while_time_lasts([column("x", contenders)])
+    assert contenders.calls == []
+    assert not rounds.Kept.is_over(), "the next part has its own time"
