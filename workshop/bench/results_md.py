@@ -249,7 +249,7 @@ PARTS = (
         "remote-readahead",
         "Read-ahead and read-behind over iSCSI, and a second read",
         "The same over iSCSI (tgtd, the initiator of libiscsi) and over NBD, one request at a time. One larger read fetches "
-        "the bytes ahead or behind; or, as in the code of 2016, a second read after the first does.",
+        "the bytes ahead or behind; or, as in the code of 2016, further reads after the first do.",
         grid.report("remote-readahead"),
         "bench.remote.readahead",
         long=True,
@@ -267,17 +267,17 @@ PARTS = (
     Part(
         "remote-loss",
         "Acquiring and listing over links that lose packets",
-        "0 to 1 % of packets lost in each direction, at each delay (one way), over NBD with one connection and eight and over iSCSI with one session "
-        "and eight; beside nbdcopy, qemu-img with libiscsi, and nbdfuse.",
+        "0 to 1 % of packets lost in each direction, at each delay (one way), and two links of the field, over NBD with one connection and eight and over "
+        "iSCSI with one session and eight; beside nbdcopy, qemu-img with libiscsi, and nbdfuse.",
         grid.report("remote-loss"),
         "bench.remote.loss",
         long=True,
     ),
     Part(
         "remote-tuning",
-        "Tuning of an acquisition: `--tune`, TCP, and the keys of iSCSI",
-        "`cheetah acquire` from an agent with `--tune` off, auto and from a file, by congestion control and the greatest window, and over one connection from "
-        "nbdkit; and from tgtd with one key of the login changed at a time.",
+        "Tuning: `--tune`, TCP, and the keys of iSCSI",
+        "`cheetah acquire` from an agent with `--tune` off, auto and from a file, by congestion control, the greatest window and the number of connections; a mount "
+        "that is read from its start; and acquiring from tgtd with one key of the login changed at a time.",
         grid.report("remote-tuning"),
         "bench.remote.tuning",
         long=True,

@@ -1,4 +1,4 @@
-"""Images to acquire: all zeros, all random, or a real file system; each size is made once."""
+"""Images to acquire: all zeros, all random, or a real file system or a piece of one; each size is made once."""
 
 import dataclasses
 import hashlib
@@ -12,6 +12,8 @@ from cheetah.bench import tree
 from cheetah.bench.units import MIB, iec
 
 KINDS = ("zeroed", "random", "mixed")
+# A smaller file system holds nothing. A smaller image is cut out of one of this size.
+MIXED_BYTES_MIN, PIECE_OF_BYTES = 4 * MIB, 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +64,22 @@ class Images:
         return write_random(self._path("random", size_bytes), size_bytes)
 
     def _mixed(self, size_bytes: int) -> str:
-        """Makes an ext4 image, three quarters full of this machine's own programs and libraries."""
+        """Makes an ext4 image, three quarters full of this machine's own programs and libraries; or a piece of one, if it is too
+        small for a file system."""
+        if size_bytes < MIXED_BYTES_MIN:
+            return self._piece(size_bytes)
         files = os.path.join(self._scratch.disk_dir, "tree")
         tree.make(files, max(20, size_bytes // (2 * MIB)), size_bytes * 3 // 4)
         path = image_of(self._scratch, files, size_bytes, os.path.basename(self._path("mixed", size_bytes)))
         shutil.rmtree(files)
+        return path
+
+    def _piece(self, size_bytes: int) -> str:
+        """Cuts an image out of the middle of a mixed one, where its files are."""
+        path = self._path("mixed", size_bytes)
+        with open(self.get("mixed", PIECE_OF_BYTES).path, "rb") as whole, open(path, "wb") as file:
+            whole.seek(PIECE_OF_BYTES // 2)
+            file.write(whole.read(size_bytes))
         return path
 
 

@@ -13,11 +13,12 @@ from bench.scratch import Scratch
 from bench.tools import cheetah, peers
 from bench.tools.endpoint import Endpoint
 from bench.tools.limited import run_limited
+from bench.tools.peers import ONE_CONNECTION, ONE_CONNECTION_OPTIONS
 from cheetah.bench.process import Process, run
 from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
-PORT, AGENT_PORT = 10809, 10810
+PORT, AGENT_PORT, ONE_PORT = 10809, 10810, 10820
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,27 +53,37 @@ class Site:
         self._lab = lab
         self._scratch = scratch
         address = self._machine.address
-        self._server = self._serve()
+        self._servers = {PORT: self._serve(PORT)}
         self.uri = f"nbd://{address}:{PORT}/"
+        self.one_uri = ""
         self.iscsi_uri = peers.tgtd(scratch, image.path, address, self._machine.command) if iscsi else ""
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """Returns `argv` to run on the examiner's machine."""
         return self._lab.examiner.command(argv)
 
-    def _serve(self) -> Process:
+    def _serve(self, port: int) -> Process:
         address = self._machine.address
-        argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={PORT}"]
-        server = self._scratch.start("nbdkit file", self._machine.command([*argv, "file", self.image.path]))
-        listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{PORT}"])
+        argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={port}"]
+        one = port == ONE_PORT
+        argv += [f"--filter={name}" for name in ONE_CONNECTION] if one else []
+        argv += ["file", self.image.path, *(ONE_CONNECTION_OPTIONS if one else ())]
+        server = self._scratch.start("nbdkit file", self._machine.command(argv))
+        listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
         server.wait_until(lambda: run(listening).strip(), "sign of listening")
         return server
 
+    def allow_one(self) -> None:
+        """Serves the image at `one_uri`, too, where a client may open one connection only."""
+        self._servers[ONE_PORT] = self._serve(ONE_PORT)
+        self.one_uri = f"nbd://{self._machine.address}:{ONE_PORT}/"
+
     def stand_by(self) -> None:
-        """Makes sure the server runs for the next turn: it sometimes fails an assertion when a client is killed
+        """Makes sure the servers run for the next turn: nbdkit sometimes fails an assertion when a client is killed
         midway, such as a copy at its time limit."""
-        if self._server.has_ended:
-            self._server = self._serve()
+        for port, server in self._servers.items():
+            if server.has_ended:
+                self._servers[port] = self._serve(port)
 
     def agent(self, scratch: Scratch) -> str:
         """Lets an agent serve the image too, for the lifetime of the scratch space; returns its URI."""
@@ -100,6 +111,16 @@ Attach = Callable[[Scratch, Site], str]
 def by_cheetah(scratch: Scratch, site: Site) -> str:
     """Cheetah with its defaults."""
     return str(cheetah.mount(scratch, site.uri, enter=site.enter)[1])
+
+
+def by_cheetah_over_one(scratch: Scratch, site: Site) -> str:
+    """Cheetah with its defaults, over one connection."""
+    return str(cheetah.mount(scratch, site.one_uri, enter=site.enter)[1])
+
+
+def by_cheetah_over_iscsi(scratch: Scratch, site: Site) -> str:
+    """Cheetah with its defaults and its own initiator."""
+    return str(cheetah.mount(scratch, site.iscsi_uri, enter=site.enter)[1])
 
 
 def by_agent(scratch: Scratch, site: Site) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 from bench.harness.figures import Metric
 from bench.harness.fio import Job
 from bench.harness.process import timed
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.images.acquired import Images
-from bench.remote import lines
+from bench.remote import lines, tcp
 from bench.report import grid
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
@@ -70,27 +70,24 @@ def read_once(lab: Lab, unit: str, server: str, job: Job) -> dict[str, float]:
         return SERVERS[server](turn, lab, unit).measure(job)
 
 
-def measure_reads(delay_ms: float, settings: Settings) -> list[Figure]:
-    """Returns the figures of short blocks at one delay."""
+def measure_reads(block_bytes: int, delay_ms: float, settings: Settings) -> list[Figure]:
+    """Returns the figures of one size of blocks at one delay."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     line = lines.line(RATE, delay_ms)
     size_bytes = UNIT_BYTES_QUICK if settings.quick else UNIT_BYTES
-    figures = []
     with Scratch() as scratch, line.lab() as lab:
         image = Images(scratch).get("random", size_bytes)
         unit = peers.tgtd(scratch, image.path, lab.nodes[0].address, lab.nodes[0].command)
-        for block_bytes in (512, 16 * KIB) if settings.quick else BLOCKS_BYTES:
-            turns = {}
-            for depth, server in itertools.product((1, 8) if settings.quick else DEPTHS, SERVERS):
-                job = Job("randread", block_bytes, size_bytes, depth, runtime_s=settings.runtime_s)
-                turns[f"{server}, {depth} in flight"] = functools.partial(read_once, lab, unit, server, job)
-            results = interleave(f"{iec(block_bytes)}, {line.name}", rounds, turns, ("iops", "cpu"))
-            note = (
-                f"Reads at random of a unit of {iec(size_bytes)} of tgtd by fio's nbd engine through a fresh server, with cold caches, "
-                f"{settings.runtime_s:g} s each, in up to {rounds} rounds."
-            )
-            figures += grid.figures(PART, f"Reads of {iec(block_bytes)}", line.name, results, READ, note)
-    return figures
+        turns = {}
+        for server, depth in itertools.product(SERVERS, (1, 8) if settings.quick else DEPTHS):
+            job = Job("randread", block_bytes, size_bytes, depth, runtime_s=settings.runtime_s)
+            turns[f"{server}, {depth} in flight"] = functools.partial(read_once, lab, unit, server, job)
+        results = interleave(f"{iec(block_bytes)}, {line.name}", rounds, turns, ("iops", "cpu"))
+    note = (
+        f"Reads at random of a unit of {iec(size_bytes)} of tgtd over {lines.RATES[RATE]} by fio's nbd engine through a fresh server, with cold caches, "
+        f"{settings.runtime_s:g} s each, in up to {rounds} rounds. TCP has {tcp.USUAL}."
+    )
+    return grid.figures(PART, f"Reads of {iec(block_bytes)}", line.name, results, READ, note)
 
 
 def write_drive(lab: Lab, drive: str, depth: int, connections: int, size_bytes: int) -> dict[str, float]:
@@ -136,7 +133,7 @@ def measure_writes(delay_ms: float, settings: Settings) -> list[Figure]:
         results = interleave(f"writes, {line.name}", rounds, turns)
     note = (
         f"Writes of {iec(size_bytes)} of random bytes into memory at the far end, by 1 MiB (qemu-img chooses its own), flushed, in up to "
-        f"{rounds} rounds. A drive: fio through `cheetah export --writable` over one node; a client is a connection to the export."
+        f"{rounds} rounds. TCP has {tcp.USUAL}. A drive: fio through `cheetah export --writable` over one node; a client is a connection to the export."
     )
     return grid.figures(PART, "Sequential writes", line.name, results, WRITTEN, note)
 
@@ -145,5 +142,10 @@ def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
     delays = (10,) if settings.quick else lines.DELAYS_MS
     print(f"{PART}: delays {delays} ms", flush=True)
-    reads = [figure for delay_ms in delays for figure in measure_reads(delay_ms, settings)]
-    return reads + [figure for delay_ms in delays for figure in measure_writes(delay_ms, settings)]
+    columns: list[Callable[[], list[Figure]]] = [
+        functools.partial(measure_reads, block_bytes, delay_ms, settings)
+        for block_bytes in ((512, 16 * KIB) if settings.quick else BLOCKS_BYTES)
+        for delay_ms in delays
+    ]
+    columns += [functools.partial(measure_writes, delay_ms, settings) for delay_ms in delays]
+    return while_time_lasts(columns)

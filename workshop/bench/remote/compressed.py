@@ -10,11 +10,12 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from bench.harness.figures import Metric
 from bench.harness.process import timed
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.images.acquired import KINDS, AcquiredImage, Images
 from bench.remote import disks
 from bench.remote.contents import placed
@@ -29,6 +30,8 @@ from cheetah.bench.units import GIB, KIB, MIB, iec
 
 PART = "transfer-compressed"
 LINKS = {"1 Gbit/s": ("1gbit", "0us"), "100 Mbit/s, 20 ms round trip": ("100mbit", "20ms")}
+# A minute and a half of the slow link for a GiB is too long for a dozen rows.
+SENT_BYTES_MAX = dict(zip(LINKS, (GIB, 256 * MIB), strict=True))
 ROUNDS_MAX = 3
 # A small file system needs 4 MiB.
 SIZE_BYTES, SIZE_BYTES_QUICK = GIB, 4 * MIB
@@ -92,24 +95,22 @@ def compressed(compressor: Compressor, image: AcquiredImage, folder: str) -> dic
                 os.remove(path)
 
 
-def measure_compressing(settings: Settings, size_bytes: int, rounds: int) -> list[Figure]:
-    """Returns the figures of compressing on both disks."""
+def measure_compressing(disk: str, kind: str, settings: Settings, size_bytes: int) -> list[Figure]:
+    """Returns the figures of compressing an image on one disk."""
+    rounds = min(settings.rounds, ROUNDS_MAX)
     note = (
         f"{iec(size_bytes)}, cold, read from and written to the same disk, flushed, in up to {rounds} rounds; xz with -1. Two runs are of the same image "
         "with another time of change: gzip stores that time in its file (and bzip2 stores none), so that its files differ; `gzip -n` stores none. The slow "
         "disk is a model in real time."
     )
-    figures = []
-    for disk, kind in itertools.product(disks.DISKS, KINDS[:2] if settings.quick else KINDS):
-        with Scratch() as scratch:
-            folder = disks.directory(scratch, disk, 3 * size_bytes)
-            image = placed(Images(scratch).get(kind, size_bytes), folder)
-            rows = {one.name: one for one in COMPRESSORS}
-            rows["gzip -n"] = Compressor("gzip", "gz", ("-n",))
-            turns = {name: functools.partial(compressed, one, image, folder) for name, one in rows.items()}
-            results = interleave(f"{disk}, {kind}", rounds, turns, "seconds")
-            figures += grid.figures(PART, f"Compressing on {disk}", kind, results, COMPRESSED, note)
-    return figures
+    with Scratch() as scratch:
+        folder = disks.directory(scratch, disk, 3 * size_bytes)
+        image = placed(Images(scratch).get(kind, size_bytes), folder)
+        rows = {one.name: one for one in COMPRESSORS}
+        rows["gzip -n"] = Compressor("gzip", "gz", ("-n",))
+        turns = {name: functools.partial(compressed, one, image, folder) for name, one in rows.items()}
+        results = interleave(f"{disk}, {kind}", rounds, turns, "seconds")
+    return grid.figures(PART, f"Compressing on {disk}", kind, results, COMPRESSED, note)
 
 
 def _by_pipe(scratch: Scratch, between: Any, image: AcquiredImage, pipe: Pipe, sent_file: str) -> dict[str, float]:
@@ -122,37 +123,35 @@ def _by_cheetah(scratch: Scratch, between: Any, image: AcquiredImage, sent_file:
     return dict(transfer.by_cheetah(scratch, between, "auto", image, sent_file=sent_file))
 
 
-def measure_sending(settings: Settings, size_bytes: int, rounds: int) -> list[Figure]:
+def measure_sending(link: str, kind: str, settings: Settings, size_bytes: int) -> list[Figure]:
     """Returns the figures of sending files that were compressed before, beside compressing in flight."""
+    rounds = min(settings.rounds, ROUNDS_MAX)
+    size_bytes = min(size_bytes, SENT_BYTES_MAX[link])
     note = (
-        f"{iec(size_bytes)}, compressed before by the program named (its time is in the tables above), warm, in up to {rounds} rounds; received on this machine's "
-        "disk, hashed (MD5) and flushed. `acquire` reads the compressed file at the agent, which unpacks it; `in flight` starts from the image."
+        f"{iec(size_bytes)} over {link}, compressed before by the program named (its time is in the tables above), warm, in up to {rounds} rounds; received on this "
+        "machine's disk, hashed (MD5) and flushed. `acquire` reads the compressed file at the agent, which unpacks it; `in flight` starts from the image."
     )
-    figures = []
-    links = list(LINKS)[:1] if settings.quick else LINKS
-    for link, kind in itertools.product(links, KINDS):
-        with Scratch() as scratch, transfer.ends(scratch, *LINKS[link]) as between:
-            image = Images(scratch).get(kind, size_bytes)
-            turns: dict[str, Any] = {}
-            for one in COMPRESSORS:
-                file = f"{image.path}.{one.suffix}"
-                run(
-                    ["bash", "-c", 'out="$1"; shift; "$@" >"$out"', "compress", file, *one.argv(image.path)],
-                    transfer.LIMIT_S,
-                )
-                pipe = Pipe(f"cat .{one.suffix} | nc", "cat {image}", one.unpack)
-                turns[pipe.name] = functools.partial(_by_pipe, scratch, between, image, pipe, file)
-                turns[f"cheetah acquire of .{one.suffix}"] = functools.partial(
-                    _by_cheetah, scratch, between, image, file
-                )
-            turns["in flight: cheetah acquire"] = functools.partial(_by_cheetah, scratch, between, image, image.path)
-            for pipe in transfer.PIPES[3:]:
-                turns[f"in flight: {pipe.name}"] = functools.partial(
-                    _by_pipe, scratch, between, image, pipe, image.path
-                )
-            results = interleave(f"{link}, {kind}", rounds, turns, ("sender", "seconds"))
-            figures += grid.figures(PART, f"Sending over {link}", kind, results, SENT, note)
-    return figures
+    with Scratch() as scratch, transfer.ends(scratch, *LINKS[link]) as between:
+        image = Images(scratch).get(kind, size_bytes)
+        turns: dict[str, Any] = {}
+        for one in COMPRESSORS:
+            file = packed(one, image)
+            pipe = Pipe(f"cat .{one.suffix} | nc", "cat {image}", one.unpack)
+            turns[pipe.name] = functools.partial(_by_pipe, scratch, between, image, pipe, file)
+            turns[f"cheetah acquire of .{one.suffix}"] = functools.partial(_by_cheetah, scratch, between, image, file)
+        turns["in flight: cheetah acquire"] = functools.partial(_by_cheetah, scratch, between, image, image.path)
+        for pipe in transfer.PIPES[3:]:
+            turns[f"in flight: {pipe.name}"] = functools.partial(_by_pipe, scratch, between, image, pipe, image.path)
+        results = interleave(f"{link}, {kind}", rounds, turns, ("sender", "seconds"))
+    return grid.figures(PART, f"Sending over {link}", kind, results, SENT, note)
+
+
+def packed(compressor: Compressor, image: AcquiredImage) -> str:
+    """Compresses an image into a file beside it; returns its path."""
+    file = f"{image.path}.{compressor.suffix}"
+    line = 'out="$1"; shift; "$@" >"$out"'
+    run(["bash", "-c", line, "compress", file, *compressor.argv(image.path)], transfer.LIMIT_S)
+    return file
 
 
 class QueueWatch:
@@ -193,8 +192,9 @@ def buffered(scratch: Scratch, between: Any, image: AcquiredImage, pipe: Pipe, f
     return {**sample, "unsent": unsent, "unread": unread}
 
 
-def measure_buffers(settings: Settings, size_bytes: int, rounds: int) -> list[Figure]:
+def measure_buffers(settings: Settings, size_bytes: int) -> list[Figure]:
     """Returns what the buffers hold while an image of zeros is unpacked at the receiver: why a sender of gzip waits."""
+    rounds = min(settings.rounds, ROUNDS_MAX)
     note = (
         "Zeros, compressed before, over 1 Gbit/s: the compressed file by bzip2 fits into the buffers of the two sockets and of a pipe (64 KiB), so the sender "
         "is done at once; that by gzip does not, and its sender waits for the receiver to unpack. A file of random bytes of the same size is read as fast as it "
@@ -205,11 +205,7 @@ def measure_buffers(settings: Settings, size_bytes: int, rounds: int) -> list[Fi
         zeros = images.get("zeroed", size_bytes)
         turns = {}
         for one in COMPRESSORS[:2]:
-            file = f"{zeros.path}.{one.suffix}"
-            run(
-                ["bash", "-c", 'out="$1"; shift; "$@" >"$out"', "compress", file, *one.argv(zeros.path)],
-                transfer.LIMIT_S,
-            )
+            file = packed(one, zeros)
             pipe = Pipe(f"zeros by {one.name}", "cat {image}", one.unpack)
             turns[f"{pipe.name}, {os.path.getsize(file)} bytes"] = functools.partial(
                 buffered, scratch, between, zeros, pipe, file
@@ -222,9 +218,16 @@ def measure_buffers(settings: Settings, size_bytes: int, rounds: int) -> list[Fi
 
 
 def measure(settings: Settings) -> list[Figure]:
-    """Measures the part; returns its figures."""
-    rounds = min(settings.rounds, ROUNDS_MAX)
+    """Measures the part; returns its figures: the open question first."""
     size_bytes = SIZE_BYTES_QUICK if settings.quick else SIZE_BYTES
     print(f"{PART}: {iec(size_bytes)} by {', '.join(one.name for one in COMPRESSORS)}", flush=True)
-    steps = (measure_compressing, measure_sending, measure_buffers)
-    return [figure for step in steps for figure in step(settings, size_bytes, rounds)]
+    columns: list[Callable[[], list[Figure]]] = [functools.partial(measure_buffers, settings, size_bytes)]
+    columns += [
+        functools.partial(measure_sending, link, kind, settings, size_bytes)
+        for link, kind in itertools.product(list(LINKS)[:1] if settings.quick else LINKS, KINDS)
+    ]
+    columns += [
+        functools.partial(measure_compressing, disk, kind, settings, size_bytes)
+        for disk, kind in itertools.product(disks.DISKS, KINDS[:2] if settings.quick else KINDS)
+    ]
+    return while_time_lasts(columns)

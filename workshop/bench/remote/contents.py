@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from bench.harness.figures import Metric
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.images.acquired import KINDS, AcquiredImage, Images
 from bench.remote import disks
 from bench.report import grid
@@ -28,9 +28,8 @@ ROUNDS_MAX = 3
 SIZES_BYTES = (MIB, GIB, 10 * GIB)
 # The model keeps its bytes in memory, at both ends.
 SLOW_DISK_BYTES_MAX = GIB
-SIZES_BYTES_QUICK = (4 * MIB,)
-# A file system of 1 MiB holds nothing; and the slowest pipes would take hours.
-MIXED_BYTES_MIN = 4 * MIB
+SIZES_BYTES_QUICK = (MIB, 4 * MIB)
+# The slowest pipes would take hours.
 SLOW_PIPES = ("gzip | nc", "bzip2 | nc")
 SLOW_PIPE_BYTES_MAX = GIB
 METHODS = ("auto", "none", "lz4", "zstd")
@@ -97,38 +96,44 @@ def automatic(group: str, column: str, results: dict[str, list[dict[str, float]]
     )
 
 
-def measure_disk(disk: str, settings: Settings) -> list[Figure]:
-    """Returns the figures of images that are made on, sent from and received on one disk."""
+def measure_image(disk: str, kind: str, size_bytes: int, settings: Settings) -> list[Figure]:
+    """Returns the figures of one image that is made on, sent from and received on one disk."""
     rounds = min(settings.rounds, ROUNDS_MAX)
-    sizes = SIZES_BYTES_QUICK if settings.quick else SIZES_BYTES
-    figures = []
     note = (
         f"1 Gbit/s; both disks of a transfer are alike. Images are cold (caches dropped) and sent in up to {rounds} rounds; time counts from the "
         "sender's start. A pipe's receiver hashes (MD5) while it writes and flushes. The agent of `cheetah acquire` only answers, so both of its ends are done when "
-        f"the image is written, flushed and hashed. {', '.join(SLOW_PIPES)}: up to {iec(SLOW_PIPE_BYTES_MAX)}. The slow disk is a model in real time."
+        f"the image is written, flushed and hashed. {', '.join(SLOW_PIPES)}: up to {iec(SLOW_PIPE_BYTES_MAX)}. The slow disk is a model in real time; it keeps its "
+        f"bytes in memory, so it has images of up to {iec(SLOW_DISK_BYTES_MAX)}. Mixed content of 1 MiB is a piece of a file system."
     )
-    for size_bytes, kind in itertools.product(sizes, KINDS):
-        if kind == "mixed" and size_bytes < MIXED_BYTES_MIN or disk == disks.SLOW and size_bytes > SLOW_DISK_BYTES_MAX:
-            continue
-        with Scratch() as scratch, transfer.ends(scratch, RATE, RTT) as between:
-            here = disks.directory(scratch, disk, size_bytes)
-            there = disks.directory(scratch, disk, size_bytes)
-            master = Images(scratch).get(kind, size_bytes)
-            column = f"{kind}, {iec(size_bytes)}"
-            if kind != "mixed":
-                turns = {"dd": functools.partial(created, master, there)}
-                results = interleave(f"created: {disk}, {column}", rounds, turns, "seconds")
-                figures += grid.figures(PART, "Creating an image", f"{column}, {disk}", results, CREATED, note)
-            image = placed(master, here)
-            turns = contenders(scratch, between, image, there)
-            results = interleave(f"{disk}, {column}", rounds, turns, ("sender", "seconds"))
-            group = f"Between two machines, {disk}"
-            figures += grid.figures(PART, group, column, results, SENT, note)
-            figures.append(automatic(group, column, results, note))
-    return figures
+    column = f"{kind}, {iec(size_bytes)}"
+    with Scratch() as scratch, transfer.ends(scratch, RATE, RTT) as between:
+        here = disks.directory(scratch, disk, size_bytes)
+        there = disks.directory(scratch, disk, size_bytes)
+        master = Images(scratch).get(kind, size_bytes)
+        turns = {"dd": functools.partial(created, master, there)}
+        results = interleave(f"created: {disk}, {column}", rounds, turns, "seconds")
+        figures = grid.figures(PART, f"Creating an image on {disk}", column, results, CREATED, note)
+        image = placed(master, here)
+        turns = contenders(scratch, between, image, there)
+        results = interleave(f"{disk}, {column}", rounds, turns, ("sender", "seconds"))
+        group = f"Between two machines, {disk}"
+        figures += grid.figures(PART, group, column, results, SENT, note)
+        return [*figures, automatic(group, column, results, note)]
+
+
+def images(settings: Settings) -> list[tuple[str, str, int]]:
+    """Returns the disk, the kind and the size of each image: small ones first, as they take the least time."""
+    sizes = SIZES_BYTES_QUICK if settings.quick else SIZES_BYTES
+    found = itertools.product(sizes, disks.DISKS, KINDS)
+    return [
+        (disk, kind, size_bytes)
+        for size_bytes, disk, kind in found
+        if disk == disks.FAST or size_bytes <= SLOW_DISK_BYTES_MAX
+    ]
 
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
-    print(f"{PART}: {', '.join(disks.DISKS)}", flush=True)
-    return [figure for disk in disks.DISKS for figure in measure_disk(disk, settings)]
+    found = images(settings)
+    print(f"{PART}: {len(found)} images on {', '.join(disks.DISKS)}", flush=True)
+    return while_time_lasts(functools.partial(measure_image, *image, settings) for image in found)

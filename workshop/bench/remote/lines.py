@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
+from bench.remote import tcp
 from lab.link import Link
 from lab.network import Lab
 
@@ -14,20 +17,24 @@ LOSSES_PERCENT = (0, 0.1, 0.5, 1)
 
 @dataclasses.dataclass(frozen=True)
 class FarLine:
-    """A link, in the notation of the lab, and its name in tables."""
+    """A link, in the notation of the lab, its name in tables, and the key of its rate, if that is one of `RATES`."""
 
     name: str
     link: str
+    rate: str = ""
 
-    def lab(self) -> Lab:
-        """Returns a lab with one machine at the end of this link."""
-        return Lab(1, link=Link.parse(self.link))
+    @contextlib.contextmanager
+    def lab(self) -> Iterator[Lab]:
+        """Yields a lab with one machine at the end of this link, and TCP as most machines have it."""
+        with Lab(1, link=Link.parse(self.link)) as lab:
+            tcp.set_control(lab, tcp.USUAL)
+            yield lab
 
 
 def line(rate: str, delay_ms: float, loss_percent: float = 0) -> FarLine:
     """Returns a link of a rate, a delay one way, and a loss in each direction."""
     loss = f", {loss_percent:g} % loss" if loss_percent else ""
-    return FarLine(f"{delay_ms:g} ms{loss}", f"rate={rate},delay={delay_ms:g}ms,loss={loss_percent:g}%")
+    return FarLine(f"{delay_ms:g} ms{loss}", f"rate={rate},delay={delay_ms:g}ms,loss={loss_percent:g}%", rate)
 
 
 SATELLITE = FarLine("satellite: 20 Mbit/s, 250 ms one way", "rate=20mbit,delay=250ms,queue=1MiB")

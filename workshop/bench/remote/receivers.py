@@ -8,7 +8,7 @@ import itertools
 from typing import Any
 
 from bench.harness.figures import Metric
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.images.acquired import AcquiredImage, Images
 from bench.remote import disks
 from bench.remote.contents import placed
@@ -60,8 +60,8 @@ def contenders(scratch: Scratch, between: Any, image: AcquiredImage, warm: bool,
     }
 
 
-def measure_disk(disk: str, settings: Settings) -> list[Figure]:
-    """Returns the figures of one disk at both ends."""
+def measure_disk(disk: str, cache: str, settings: Settings) -> list[Figure]:
+    """Returns the figures of one disk at both ends, with this state of the cache."""
     rounds = min(settings.rounds, ROUNDS_MAX)
     size_bytes = SIZE_BYTES_QUICK if settings.quick else SIZE_BYTES
     note = (
@@ -69,15 +69,12 @@ def measure_disk(disk: str, settings: Settings) -> list[Figure]:
         "turn, as a first run has it; warm: the image is in the sender's memory, as from a second run on. `dd` and `cat` do not hash; their "
         "images are hashed afterwards."
     )
-    figures = []
     with Scratch() as scratch, transfer.ends(scratch, RATE, RTT) as between:
         here, there = (disks.directory(scratch, disk, size_bytes) for _ in range(2))
         image = placed(Images(scratch).get("random", size_bytes), here)
-        for cache in CACHES:
-            turns = contenders(scratch, between, image, cache == "warm", there)
-            results = interleave(f"{disk}, {cache}", rounds, turns, ("sender", "seconds"))
-            figures += grid.figures(PART, f"To {disk}", cache, results, METRICS, note)
-    return figures
+        turns = contenders(scratch, between, image, cache == "warm", there)
+        results = interleave(f"{disk}, {cache}", rounds, turns, ("sender", "seconds"))
+    return grid.figures(PART, f"To {disk}", cache, results, METRICS, note)
 
 
 def _within(group: Enter, enter: Enter) -> Enter:
@@ -115,6 +112,6 @@ def measure_large(settings: Settings) -> list[Figure]:
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
     print(f"{PART}: {len(RECEIVERS) + 1} receivers", flush=True)
-    return list(itertools.chain.from_iterable(measure_disk(disk, settings) for disk in disks.DISKS)) + measure_large(
-        settings
-    )
+    pairs = itertools.product(reversed(disks.DISKS), CACHES)
+    columns = [functools.partial(measure_disk, disk, cache, settings) for disk, cache in pairs]
+    return while_time_lasts([*columns, functools.partial(measure_large, settings)])

@@ -8,13 +8,15 @@ import shutil
 import pytest
 
 from bench.harness.figures import Metric
+from bench.harness.patience import Patience
 from bench.images import acquired
-from bench.remote import compressed, contents, lines, receivers, triage
+from bench.remote import compressed, contents, lines, readahead, receivers, triage
 from bench.report import grid
 from bench.scratch import Scratch
 from bench.settings import Settings
 from bench.tools import control_group, extend, transfer
 from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
 from cheetah.bench.units import MIB
 from lab.link import Link
@@ -57,28 +59,87 @@ def test_links_have_the_named_rate_delay_and_loss() -> None:
 
 def test_the_matrix_of_triage_is_complete() -> None:
     columns = triage.columns(Settings.of(quick=False))
-    workers = [column for column in columns if column[3] == triage.WORKERS]
-    assert len({(kind.fs, kind.size_bytes, line.link) for kind, _, line, _ in workers}) == 2 * 2 * 2 * 3
-    losses = {line.link for _, group, line, _ in columns if "by loss" in group}
-    assert len(losses) == len(lines.DELAYS_MS) * len(lines.LOSSES_PERCENT)
-    assert {line for _, group, line, _ in columns if "in the field" in group} == set(lines.FIELD)
+    workers = [column for column in columns if column.counts == triage.WORKERS]
+    assert len({(one.kind.fs, one.kind.size_bytes, one.line.link) for one in workers}) == 2 * 2 * 2 * 3
+    lossy = [column for column in columns if "by loss" in column.group]
+    assert len({(one.kind.fs, one.line) for one in lossy}) == 2 * len(lines.DELAYS_MS) * len(lines.LOSSES_PERCENT)
+    assert all(column.over_one for column in lossy)
+    assert {column.line for column in columns if "in the field" in column.group} == set(lines.FIELD)
+    assert [column.kind.fs for column in columns if column.has_the_bar] == list(triage.FILE_SYSTEMS)
+    assert len({(column.group, column.line) for column in columns}) == len(columns)
 
 
-def test_every_contender_has_a_row_and_numbered_ones_a_plot(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(grid, "PLOTS_DIR", str(tmp_path))
+def test_a_read_is_extended_in_each_direction_and_way() -> None:
+    for iscsi in (False, True):
+        ways = readahead.ways(iscsi, quick=False)
+        assert len(ways) == 2 + 3 * 2 * 6
+        found = grid.numbered(list(ways))
+        assert found is not None and found.numbers == [4, 8, 16, 64, 256, 1024]
+        assert set(found.others) == {"a cache alone", "cheetah mount"}
+
+
+def test_peers_are_waited_for_by_our_longest_time_within_limits() -> None:
+    patience = Patience(6, 30, 600)
+    assert patience.limit_s == 600, "nothing is known"
+    patience.saw(20)
+    patience.saw(2)
+    assert patience.limit_s == 120
+    short = Patience(6, 30, 600)
+    short.saw(1)
+    assert short.limit_s == 30
+    short.saw(1000)
+    assert short.limit_s == 600
+
+
+def of_columns(names: list[str], columns: tuple[str, ...] = ("0 ms", "10 ms")) -> list[Figure]:
+    """The figures of these contenders under two conditions."""
     metrics = (Metric("seconds", "elapsed", "s", "lower"), Metric("rate", "rate", "MiB/s"))
-    names = ["NBD, 1 workers", "NBD, 8 workers", "cat | nc"]
     found = []
-    for column in ("0 ms", "10 ms"):
+    for column in columns:
         results = {name: [{"seconds": 2.0, "rate": 3.0}, {"seconds": 1.0}] for name in names}
         found += grid.figures("x", "ntfs, 1 Gbit/s", column, results, metrics, "A note.")
+    return found
+
+
+def test_every_contender_has_a_row_and_numbered_ones_a_plot_of_lines(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(grid, "PLOTS_DIR", str(tmp_path))
+    found = of_columns(["NBD, 1 worker", "NBD, 4 workers", "NBD, 8 workers", "cat | nc"])
     assert [len(figure.id.split("/")) for figure in found] == [4] * 4
     text = grid.report("x")(found)
     rows = [line for line in text if line.startswith("| ") and not line.startswith("| |")]
-    assert len(rows) == 3 and rows[2].startswith("| cat \\| nc | ")
+    assert len(rows) == 4 and rows[3].startswith("| cat \\| nc | ")
     assert "elapsed, 0 ms (s)" in "".join(text) and "rate, 10 ms (MiB/s)" in "".join(text)
     assert rows[0].count(" – ") == 4
     assert os.listdir(tmp_path) == ["x-1.svg"] and any("](../plots/x-1.svg)" in line for line in text)
+    drawing = (tmp_path / "x-1.svg").read_text()
+    assert "elapsed by worker (s)" in drawing and ">cat | nc, 10 ms<" in drawing and ">8<" in drawing
+
+
+def test_many_lines_have_a_panel_for_each_condition(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(grid, "PLOTS_DIR", str(tmp_path))
+    ways = [f"read-{side} by {how}" for side in ("ahead", "behind") for how in ("one larger read", "a second read")]
+    names = [f"{way}, {size} KiB" for way in ways for size in (4, 64, 1024)] + ["cheetah mount"]
+    text = grid.report("x")(of_columns(names))
+    assert sorted(os.listdir(tmp_path)) == ["x-1-rate.svg", "x-1-seconds.svg"]
+    assert sum(line.startswith("![") for line in text) == 2
+    drawing = (tmp_path / "x-1-seconds.svg").read_text()
+    assert "elapsed by KiB, 0 ms (s)" in drawing and "elapsed by KiB, 10 ms (s)" in drawing
+    assert drawing.count(">cheetah mount<") == 1, "once in the legend"
+
+
+def test_contenders_without_numbers_have_bars_with_a_chart_for_each_condition_and_unit(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(grid, "PLOTS_DIR", str(tmp_path))
+    grid.report("x")(of_columns(["nc | dd", "nc | cat", "zeros by gzip, 1043683 bytes"]))
+    drawing = (tmp_path / "x-1.svg").read_text()
+    assert [f"{column} ({unit})" in drawing for column in ("0 ms", "10 ms") for unit in ("s", "MiB/s")] == [True] * 4
+    assert drawing.count(">nc | dd<") == 4
+
+
+def test_keys_with_numbers_have_lines_and_those_with_words_bars() -> None:
+    assert grid.numbered(["commands=1", "commands=4", "commands=16"]) is not None
+    assert grid.numbered(["ImmediateData=No", "ImmediateData=Yes"]) is None
+    found = grid.numbered(["a drive, 4 clients, 1 in flight", "a drive, 4 clients, 4 in flight"])
+    assert found is None, "two numbers make no curve"
 
 
 def test_a_receiver_writes_and_flushes_and_only_pipes_hash_on_the_way() -> None:

@@ -92,9 +92,10 @@ def export(
     return Endpoint(name, ready["uri"], [process])
 
 
-def agent(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> Any:
-    """Serves an image read-only, as the agent on a suspect's machine does."""
-    process, _ = serve(scratch, "cheetah serve", ["serve", image, "--listen", address, "--insecure"], enter)
+def agent(scratch: Scratch, image: Any, address: str, enter: Enter = list, options: Sequence[str] = ()) -> Any:
+    """Serves an image read-only, as the agent on a suspect's machine does, with further options."""
+    argv = ["serve", image, "--listen", address, "--insecure", *options]
+    process, _ = serve(scratch, "cheetah serve", argv, enter)
     return process
 
 

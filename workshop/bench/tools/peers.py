@@ -127,6 +127,11 @@ def unmount(directory: str) -> None:
         time.sleep(0.02)
 
 
+# The filter of nbdkit that does not announce that a client may open several connections, and its options.
+ONE_CONNECTION: tuple[str, ...] = ("multi-conn",)
+ONE_CONNECTION_OPTIONS: tuple[str, ...] = ("multi-conn-mode=disable",)
+
+
 def nbdkit_file(
     scratch: Scratch,
     image: str,
@@ -143,6 +148,11 @@ def nbdkit_file(
     listening = enter(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
     server.wait_until(lambda: run(listening).strip(), "sign of listening")
     return f"nbd://{address}:{port}/"
+
+
+def nbdkit_one(scratch: Scratch, image: str, address: str, port: int, enter: Enter = list) -> str:
+    """The same, with a server that allows a client one connection only."""
+    return nbdkit_file(scratch, image, address, port, enter, ONE_CONNECTION, ONE_CONNECTION_OPTIONS)
 
 
 def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list, writable: bool = False) -> str:
