@@ -405,7 +405,7 @@ PARTS = (
         "`cheetah acquire` of 8 MiB of random bytes over a link with delay and loss in each direction, by the kernel's `aoe` "
         "from `vblade`, by NBD from `nbdkit` and by iSCSI from `tgtd`. All is in one emulated machine (QEMU without hardware "
         "virtualisation, one processor, Debian's kernel), the servers behind a pair of veth ends with netem and frames of "
-        "1500 bytes. `vblade` queues 16 requests.",
+        "1500 bytes. `vblade` queues 16 requests, unless a column says otherwise. Then a listing and some files of an ext4 of 32 MiB by The Sleuth Kit.",
     ),
     Part(
         "search",

@@ -10,7 +10,8 @@ import pytest
 from bench.harness.figures import Metric
 from bench.harness.patience import Patience
 from bench.images import acquired
-from bench.remote import compressed, contents, lines, readahead, receivers, triage
+from bench.parts import aoe
+from bench.remote import compressed, contents, disks, lines, readahead, receivers, triage, tuning
 from bench.report import grid
 from bench.scratch import Scratch
 from bench.settings import Settings
@@ -163,12 +164,51 @@ def test_two_runs_of_gzip_differ_by_the_time_and_those_of_others_are_equal(tmp_p
     assert os.listdir(tmp_path) == ["image.raw"]
 
 
+def test_mixed_content_that_is_too_small_for_a_file_system_is_a_piece_of_one(tmp_path, monkeypatch) -> None:
+    if not shutil.which("mkfs.ext4"):
+        pytest.skip("needs mkfs.ext4")
+    with Scratch(str(tmp_path)) as scratch:
+        images = acquired.Images(scratch)
+        piece, whole = images.get("mixed", MIB), images.get("mixed", acquired.PIECE_OF_BYTES)
+        with open(piece.path, "rb") as cut, open(whole.path, "rb") as file:
+            content = cut.read()
+            assert len(content) == MIB and content in file.read()
+
+
+def test_every_image_is_made_on_both_disks_if_it_fits_into_memory() -> None:
+    found = contents.images(Settings.of(quick=False))
+    assert len(found) == len(set(found)) == 3 * (2 * 2 + 1)
+    assert {(disk, size) for disk, _, size in found if size > contents.SLOW_DISK_BYTES_MAX} == {
+        (disks.FAST, contents.SIZES_BYTES[-1])
+    }
+
+
+def test_tune_is_judged_beside_every_setting_and_beside_those_of_the_same_kernel() -> None:
+    kernels = tuning.kernels("1gbit", quick=False)
+    assert len(kernels) == 4 and kernels[0] == tuning.USUAL
+    assert [kernel.control for kernel in tuning.kernels("100mbit", quick=False)] == ["cubic", "bbr"]
+    hand = {tuning.by_hand(connections, kernel): 100.0 for kernel in kernels for connections in tuning.PORTS}
+    hand[tuning.by_hand(8, kernels[-1])] = 110.0
+    mine = {tuning.tuned(how, kernel): 101.0 for kernel in kernels for how in tuning.TUNINGS}
+    results = {name: [{"rate": rate}] for name, rate in (mine | hand).items()}
+    figures = tuning.judged(lines.line("1gbit", 10), results, "")
+    assert [figure.met() for figure in figures] == [False, True, False, True]
+    assert len({figure.id for figure in figures}) == len(figures) == 4
+    assert [len(figure.samples) for figure in figures[:2]] == [1 + 4 * 3, 1 + 3]
+
+
 def test_auto_is_compared_with_every_fixed_method_and_nothing_else() -> None:
     results = {f"cheetah acquire ({method})": [{"rate": 1.0}] for method in contents.METHODS} | {
         "cat | nc": [{"rate": 9.0}]
     }
     figure = contents.automatic("group", "random, 1GiB", results, "")
     assert figure.met() is True and figure.bar == contents.BAR and "cat | nc" not in figure.samples
+
+
+def test_each_target_of_aoe_has_a_device_of_its_own() -> None:
+    devices = [disk.device(target) for disk in (aoe.NOISE, aoe.EXAMINED) for target in aoe.TARGETS]
+    assert len(set(devices)) == len(devices) == 6 and devices[0] == "/dev/etherd/e7.1"
+    assert {target.interface for target in aoe.TARGETS} == {there for _, there, _ in aoe.LINKS}
 
 
 def test_a_command_in_a_control_group_has_its_memory() -> None:
