@@ -89,7 +89,8 @@ def table(by_metric: Mapping[str, Mapping[str, Figure]]) -> list[str]:
     for name in _names(by_metric):
         row = [_cell(by_metric[metric][column], name) for metric, column in cells]
         # A pipe in a name would end the cell.
-        lines.append(f"| {name} | {' | '.join(row)} |".replace("| nc", "\\| nc"))
+        escaped = name.replace("|", "\\|")
+        lines.append(f"| {escaped} | {' | '.join(row)} |")
     return lines
 
 

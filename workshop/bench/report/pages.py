@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from bench import results_md
-from bench.report import overview, store
+from bench.report import guide, overview, store
 from bench.report.overview import Strip
 from bench.results_md import BENCH, PARTS, Part
 
@@ -89,8 +89,8 @@ def pages() -> list[Page]:
 
 
 def write() -> str:
-    """Writes the pages of parts in workshop/bench/out, then the summary and the rounds in the README; returns the summary's
-    path."""
+    """Writes the pages of parts in workshop/bench/out, then the summary, the charts of the guide and the rounds in the README; returns
+    the summary's path."""
     os.makedirs(PAGES_DIR, exist_ok=True)
     why = results_md.reasons()
     contents = {part.key: store.load(part.key) for part in PARTS}
@@ -102,6 +102,7 @@ def write() -> str:
         _write(path_of(MACHINE), _machine(latest["machine"]))
     _write(OVERVIEW, chart(pages()))
     _write(SUMMARY, summary(pages()))
+    guide.write({page.part.key: page.text for page in pages()})
     with open(README, encoding="utf-8") as file:
         text = file.read()
     _write(README, with_rounds(text, pages()))

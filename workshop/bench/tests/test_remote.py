@@ -104,16 +104,16 @@ def of_columns(names: list[str], columns: tuple[str, ...] = ("0 ms", "10 ms")) -
 
 def test_every_contender_has_a_row_and_numbered_ones_a_plot_of_lines(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(grid, "PLOTS_DIR", str(tmp_path))
-    found = of_columns(["NBD, 1 worker", "NBD, 4 workers", "NBD, 8 workers", "cat | nc"])
+    found = of_columns(["NBD, 1 worker", "NBD, 4 workers", "NBD, 8 workers", "nc | cat"])
     assert [len(figure.id.split("/")) for figure in found] == [4] * 4
     text = grid.report("x")(found)
     rows = [line for line in text if line.startswith("| ") and not line.startswith("| |")]
-    assert len(rows) == 4 and rows[3].startswith("| cat \\| nc | ")
+    assert len(rows) == 4 and rows[3].startswith("| nc \\| cat | ")
     assert "elapsed, 0 ms (s)" in "".join(text) and "rate, 10 ms (MiB/s)" in "".join(text)
     assert rows[0].count(" – ") == 4
     assert os.listdir(tmp_path) == ["x-1.svg"] and any("](../plots/x-1.svg)" in line for line in text)
     drawing = (tmp_path / "x-1.svg").read_text()
-    assert "elapsed by worker (s)" in drawing and ">cat | nc, 10 ms<" in drawing and ">8<" in drawing
+    assert "elapsed by worker (s)" in drawing and ">nc | cat, 10 ms<" in drawing and ">8<" in drawing
 
 
 def test_many_lines_have_a_panel_for_each_condition(tmp_path, monkeypatch) -> None:
