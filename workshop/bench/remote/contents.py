@@ -103,10 +103,15 @@ def measure_image(disk: str, kind: str, size_bytes: int, settings: Settings) -> 
         f"1 Gbit/s; both disks of a transfer are alike. Images are cold (caches dropped) and sent in up to {rounds} rounds; time counts from the "
         "sender's start. A pipe's receiver hashes (MD5) while it writes and flushes. The agent of `cheetah acquire` only answers, so both of its ends are done when "
         f"the image is written, flushed and hashed. {', '.join(SLOW_PIPES)}: up to {iec(SLOW_PIPE_BYTES_MAX)}. The slow disk is a model in real time; it keeps its "
-        f"bytes in memory, so it has images of up to {iec(SLOW_DISK_BYTES_MAX)}. Mixed content of 1 MiB is a piece of a file system."
+        f"bytes in memory, so it has images of up to {iec(SLOW_DISK_BYTES_MAX)}. Mixed content of 1 MiB is a piece of a file system. Images for which this machine's disk has no room are left out."
     )
     column = f"{kind}, {iec(size_bytes)}"
     with Scratch() as scratch, transfer.ends(scratch, RATE, RTT) as between:
+        # The image, and what is received; a mixed image is made of a copy of its files.
+        copies = 3 if kind == "mixed" else 2
+        if not disks.has_room(scratch, disk, copies * size_bytes):
+            print(f"  {column}: left out, because {scratch.disk_dir} has no room for {copies} of them", flush=True)
+            return []
         here = disks.directory(scratch, disk, size_bytes)
         there = disks.directory(scratch, disk, size_bytes)
         master = Images(scratch).get(kind, size_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from bench.images.filesystem import ext4_on
 from bench.scratch import Scratch
@@ -27,3 +28,8 @@ def directory(scratch: Scratch, name: str, content_bytes: int) -> str:
         os.environ[disk_model.PROGRAM] = disk.build()
     file = disk_model.serve(scratch, MODEL, int(content_bytes * OVERHEAD) + OVERHEAD_BYTES)
     return ext4_on(scratch, str(file))
+
+
+def has_room(scratch: Scratch, name: str, content_bytes: int) -> bool:
+    """Whether this machine's disk has room for as much content; the slow disk is made to have it."""
+    return name != FAST or shutil.disk_usage(scratch.disk_dir).free >= content_bytes * OVERHEAD

@@ -43,7 +43,7 @@ PORTS = {8: 10809, 2: 10821, 1: 10823}
 BAR = 0.97
 ISCSI_RATE, ISCSI_DELAY_MS = "1gbit", 20
 ISCSI_BYTES = 128 * MIB
-KEYS = {
+KEYS: dict[str, tuple[str, ...]] = {
     "commands": ("1", "4", "16", "32", "64", "128", "256"),
     "sessions": ("1", "2", "4", "8"),
     "MaxRecvDataSegmentLength": ("8192", "65536", "262144", "1048576"),
@@ -51,7 +51,7 @@ KEYS = {
     "FirstBurstLength": ("512", "65536", "262144"),
     "ImmediateData": ("No", "Yes"),
 }
-KEYS_QUICK = {"commands": ("1", "32"), "sessions": ("1", "2")}
+KEYS_QUICK: dict[str, tuple[str, ...]] = {"commands": ("1", "32"), "sessions": ("1", "2")}
 
 Turn = Callable[[], dict[str, float]]
 
