@@ -88,9 +88,7 @@ def by_hand(connections: int, kernel: Kernel) -> str:
     return f"--tune off, {connections} connection{'s' if connections > 1 else ''}, {kernel.name}"
 
 
-def acquire(
-    lab: Lab, uri: str, image: Any, options: tuple[str, ...], kernel: Kernel | None = None
-) -> dict[str, float]:
+def acquire(lab: Lab, uri: str, image: Any, options: tuple[str, ...], kernel: Kernel | None = None) -> dict[str, float]:
     """Acquires a source with these options; returns the rate from the start of the command to the flushed image, and that of the
     report, which counts from the first read. The limit is the time of an acquisition that takes longer."""
     if kernel:
@@ -150,9 +148,7 @@ def acquisitions(lab: Lab, image: Any, probed: str, found: list[Kernel]) -> dict
             turns[tuned(how, kernel)] = functools.partial(acquire, lab, uri, image, options, kernel)
         for connections, port in PORTS.items():
             uri = f"nbd://{address}:{port}/"
-            turns[by_hand(connections, kernel)] = functools.partial(
-                acquire, lab, uri, image, ("--tune", "off"), kernel
-            )
+            turns[by_hand(connections, kernel)] = functools.partial(acquire, lab, uri, image, ("--tune", "off"), kernel)
     return turns
 
 
@@ -201,8 +197,8 @@ def measure_nbd(line: FarLine, settings: Settings) -> list[Figure]:
         f"command to the flushed and hashed (MD5) image, so it includes what `--tune auto` measures first. A turn was cut off at {LIMIT_S:g} s, which "
         "then counts as its time: its rate is at most the one shown. Without delay a client opens two connections at most."
     )
-    figures = grid.figures(PART, f"Acquiring over {lines.RATES[line.rate]}, {line.name}", line.name, results, ACQUIRED, note)
-    figures += grid.figures(PART, f"Mounting and reading over {lines.RATES[line.rate]}", line.name, mounts, (RATE,), note)
+    figures = grid.figures(PART, f"Acquiring over {over}", line.name, results, ACQUIRED, note)
+    figures += grid.figures(PART, f"Mounting and reading over {over}", line.name, mounts, (RATE,), note)
     return figures + judged(line, results, note)
 
 

@@ -70,9 +70,7 @@ def _draw(drawing: Drawing, top: float, chart: Rows, colours: Mapping[str, str])
         for number, quantity in enumerate(chart.quantities):
             if bar := bars.get(quantity):
                 place = y + number * BAR
-                drawing.add(
-                    "rect", x=LEFT, y=place, width=x(bar.middle) - LEFT, height=BAR - 1, fill=colours[quantity]
-                )
+                drawing.add("rect", x=LEFT, y=place, width=x(bar.middle) - LEFT, height=BAR - 1, fill=colours[quantity])
                 middle = place + (BAR - 1) / 2
                 drawing.polyline([(x(bar.low), middle), (x(bar.high), middle)], stroke="#000")
                 drawing.label(x(bar.high) + 6, place + BAR - 1, short(bar.middle))
