@@ -2,11 +2,18 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
+use parking_lot::Mutex;
+use rustix::fs::Advice;
+
+/// The kernel is asked to begin to store what was written after this many bytes. By itself it waits for a flush, or for many seconds;
+/// then the disk is idle while data arrives, and the flush at the end stores what was written since the last one.
+const STORE_BYTES: u64 = 8 << 20;
 
 /// A write-only file that is a hole wherever it is going to be written: zeroed ranges stay holes. Each range is written
 /// at most once.
@@ -14,12 +21,42 @@ pub struct SparseFile {
     file: Arc<File>,
     name: Arc<str>,
     size: u64,
+    unstored: Arc<Mutex<Unstored>>,
+}
+
+/// What was written, and is not being stored yet.
+#[derive(Debug, Default)]
+struct Unstored {
+    /// The range in which it lies.
+    range: ByteRange,
+    /// Bytes.
+    bytes: u64,
+}
+
+impl Unstored {
+    /// Adds a range that was written. Returns the range to store now, if there is enough in it.
+    fn add(&mut self, written: ByteRange) -> Option<ByteRange> {
+        self.range = match self.bytes {
+            0 => written,
+            _ => ByteRange::between(self.range.offset.min(written.offset), self.range.end().max(written.end())),
+        };
+        self.bytes += written.len;
+        (self.bytes >= STORE_BYTES).then(|| std::mem::take(self).range)
+    }
+}
+
+/// Asks the kernel to begin to store a range, without waiting for it. Only pages that are stored already leave the page cache. What
+/// is not done here, the flush does.
+fn begin_storing(file: &File, range: ByteRange) {
+    if let Err(error) = rustix::fs::fadvise(file, range.offset, NonZeroU64::new(range.len), Advice::DontNeed) {
+        tracing::debug!("what was written is stored by the flush only: {error}");
+    }
 }
 
 impl SparseFile {
     /// Makes a device of `file`, which is `size` bytes long; errors call it `name`.
     pub fn new(file: File, name: impl Into<Arc<str>>, size: u64) -> Self {
-        Self { file: Arc::new(file), name: name.into(), size }
+        Self { file: Arc::new(file), name: name.into(), size, unstored: Arc::default() }
     }
 
     fn blocking(&self, work: impl FnOnce(&File) -> std::io::Result<()> + Send + 'static) -> Io<'_, ()> {
@@ -44,6 +81,7 @@ impl Device for SparseFile {
         if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
             return Io::fail(error);
         }
+        let unstored = Arc::clone(&self.unstored);
         self.blocking(move |file| {
             let mut at = offset;
             for part in data.parts() {
@@ -51,6 +89,10 @@ impl Device for SparseFile {
                     file.write_all_at(bytes, at)?;
                 }
                 at += part.len();
+            }
+            let due = unstored.lock().add(ByteRange::between(offset, at));
+            if let Some(range) = due {
+                begin_storing(file, range);
             }
             Ok(())
         })
@@ -74,5 +116,46 @@ fn failed(name: Arc<str>, error: &std::io::Error) -> DeviceError {
             format!("{name}: the quota is exceeded; free some space, or choose another place").into(),
         ),
         _ => DeviceError::io(name, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_stored_from_a_limit_on_in_whatever_order_it_came() {
+        let mut unstored = Unstored::default();
+        let piece = STORE_BYTES / 4;
+        for at in [2, 0, 3] {
+            assert_eq!(unstored.add(ByteRange::new(at * piece, piece)), None);
+        }
+        assert_eq!(unstored.add(ByteRange::new(piece, piece)), Some(ByteRange::new(0, STORE_BYTES)));
+        // A late piece before what is being stored begins the next range.
+        assert_eq!(unstored.add(ByteRange::new(9 * piece, piece)), None);
+        let late = unstored.add(ByteRange::new(5 * piece, STORE_BYTES));
+        assert_eq!(late, Some(ByteRange::between(5 * piece, 10 * piece)));
+        assert_eq!(unstored.bytes, 0);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_stored_as_it_is_written_has_the_content_and_its_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let (size, piece) = (3 * STORE_BYTES, 1 << 20);
+        let file = File::create_new(&path).unwrap();
+        file.set_len(size).unwrap();
+        let device = SparseFile::new(file, "image", size);
+        let hole = ByteRange::new(5 * piece, piece);
+        device.zero(hole, Zeroing::default()).await.unwrap();
+        for at in (0..size).step_by(piece as usize).filter(|at| *at != hole.offset) {
+            device.write(at, vec![(at / piece) as u8 + 1; piece as usize].into(), false).await.unwrap();
+        }
+        device.flush().await.unwrap();
+        let content = std::fs::read(&path).unwrap();
+        for (at, bytes) in content.chunks(piece as usize).enumerate() {
+            let expected = if at as u64 * piece == hole.offset { 0 } else { at as u8 + 1 };
+            assert!(bytes.iter().all(|byte| *byte == expected), "MiB {at}");
+        }
     }
 }
