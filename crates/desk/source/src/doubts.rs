@@ -6,7 +6,7 @@ use std::time::Duration;
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_drive::{Drive, DriveFile, OpenOptions, Session};
-use cheetah_image::{Identity, Kind, Source};
+use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_volume::reach::{ReachOptions, beyond};
 
 /// The part of an image that is read if it can be read only from start to end: it stays in memory.
@@ -20,6 +20,12 @@ pub async fn doubts(source: &Source, patience: Duration) -> Vec<String> {
     let looking = beyond(&*source.device, options);
     let found = tokio::time::timeout(patience, looking).await.unwrap_or_default();
     source.notes.iter().cloned().chain(found).collect()
+}
+
+/// Whether a source may be looked at while it is read: it is behind a link, over which the look takes some round trips, and need not be
+/// read from start to end.
+pub fn may_look_meanwhile(evidence: &Evidence) -> bool {
+    evidence.wire.is_some() && readable_up_to(&evidence.source) == u64::MAX
 }
 
 /// The offset up to which a source can be read without much cost.

@@ -18,7 +18,9 @@ use time::macros::format_description;
 use super::begin::{Prepared, begin};
 use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
-use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally, watch};
+use crate::engine::{
+    Checkpoints, Damage, EtaMeter, Look, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally, watch,
+};
 use crate::journal::{AcquisitionState, Journal};
 use crate::order::{AcquireEvent, Destination, Form, Request};
 use crate::reader::Salvage;
@@ -70,7 +72,11 @@ pub async fn acquire(
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
     let volumes = Volumes { unlocked, content: request.content.clone() };
     volumes.record(&mut recorder)?;
-    let doubts = cheetah_source::doubts(&evidence.source, request.session.timeout).await;
+    let patience = request.session.timeout;
+    let (look, doubts) = match cheetah_source::may_look_meanwhile(&evidence) {
+        true => (Look::pending(patience), Vec::new()),
+        false => (Look::done(), cheetah_source::doubts(&evidence.source, patience).await),
+    };
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
@@ -99,9 +105,11 @@ pub async fn acquire(
         state,
         begun: Instant::now(),
         tally: Tally::default(),
+        look,
+        doubts,
     };
     let ended = pass.run(evidence, &mut stop as StopSignal<'_>).await;
-    let Pass { state, queues, hashing, checkpoints, tally, begun, .. } = pass;
+    let Pass { state, queues, hashing, checkpoints, tally, begun, doubts, .. } = pass;
     let active = Duration::from_millis(state.active_ms) + begun.elapsed();
     let mut checkpoints = checkpoints;
     // An error here has been reported by `ended`, or no longer matters.

@@ -6,6 +6,7 @@
 //! | [`Pass`] | the pass itself, from where the journal stands to the end, or to where it is stopped |
 //! | [`sink_queues`](SinkQueues) | a task and a queue for each sink, so that all of them work at once |
 //! | `checkpoint` | when a checkpoint is due, and the one in progress |
+//! | [`Look`] | what is in doubt about a source, looked for while it is read |
 //! | `eta_meter` | rate and remaining time (no I/O) |
 //! | `readback` | reading back a sink's content |
 //! | [`SourceFiles`] | hashes of the files that the source is read from |
@@ -13,6 +14,7 @@
 
 mod checkpoint;
 mod eta_meter;
+mod look;
 mod pass;
 mod readback;
 mod recognise;
@@ -21,6 +23,7 @@ mod source_files;
 
 pub use checkpoint::Checkpoints;
 pub use eta_meter::EtaMeter;
+pub use look::Look;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first, too_many, unacquirable};
 pub use readback::{Replay, read_back};
 pub use sink_queues::SinkQueues;

@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
 use super::recognise::{Compared, Unrecognised, recognise};
-use super::{EtaMeter, SinkQueues};
+use super::{EtaMeter, Look, SinkQueues};
 use crate::journal::{self, AcquisitionState, JournalRecord};
 use crate::order::{AcquireEvent, ErrorsMax, Opener};
 use crate::reader::{Chunk, Liveness, Reader, Salvage};
@@ -66,6 +66,10 @@ pub struct Pass<'a> {
     pub begun: Instant,
     /// Counts for the report.
     pub tally: Tally,
+    /// The look for doubts, if it is made while the source is read.
+    pub look: Look,
+    /// What is in doubt about the source, a sentence each.
+    pub doubts: Vec<String>,
 }
 
 /// Receives events.
@@ -166,6 +170,7 @@ impl Pass<'_> {
         let mut stuck = ((u64::MAX, 0), Instant::now());
         loop {
             (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
+            self.look.begin(&evidence.source);
             let liveness = self.liveness(&evidence);
             let mut reader =
                 Reader::new(evidence.source.device.clone(), self.state.at, self.salvage, liveness, self.window_bytes);
@@ -174,6 +179,7 @@ impl Pass<'_> {
                 end => return Ok(end),
             };
             self.note_reconnects(&evidence)?;
+            self.look.give_up();
             drop((reader, evidence));
             // A server that ends the connection at bad sectors is lost once for each range that is found to be one.
             let place = (self.state.at, ranges_that_end_connections());
@@ -227,8 +233,13 @@ impl Pass<'_> {
                     self.note_reconnects(evidence)?;
                     self.tell_progress()?;
                 }
+                found = self.look.over() => self.note_doubts(found)?,
                 next = reader.next(), if !full => match next {
                     None => {
+                        if self.look.is_going_on() {
+                            let found = self.look.over().await;
+                            self.note_doubts(found)?;
+                        }
                         self.note_reconnects(evidence)?;
                         self.tell_progress()?;
                         return Ok(PassEnd::Whole);
@@ -289,6 +300,15 @@ impl Pass<'_> {
             self.checkpoint().await?;
             self.checkpoints.settle().await?;
         }
+        Ok(())
+    }
+
+    /// Records what the look for doubts found.
+    fn note_doubts(&mut self, doubts: Vec<String>) -> Result<()> {
+        if !doubts.is_empty() {
+            (self.tell)(AcquireEvent::Doubts { doubts: doubts.clone() })?;
+        }
+        self.doubts = doubts;
         Ok(())
     }
 
