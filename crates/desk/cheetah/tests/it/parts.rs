@@ -72,6 +72,14 @@ fn a_table_or_file_system_that_reaches_beyond_the_end_is_said_by_every_command_a
     for said in [acquired.stderr.clone(), fs::read_to_string(report).unwrap(), fs::read_to_string(&log).unwrap()] {
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
+    // Behind a link it is looked at while it is read.
+    let agent = Service::start(&["serve", &image, "--listen", "127.0.0.1:0"]);
+    let far = desk.arg("far.raw");
+    let acquired = cheetah_plain(&["acquire", text(&agent.ready, "uri"), &far]).ok();
+    let (report, record) = (format!("{far}.report.txt"), format!("{far}.custody"));
+    for said in [acquired.stderr.clone(), fs::read_to_string(report).unwrap(), fs::read_to_string(record).unwrap()] {
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
     let verified = cheetah_plain(&["verify", &copy]).ok();
     let out = verified.out().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.iter().all(|word| out.contains(word)), "{out}");
