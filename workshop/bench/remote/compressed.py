@@ -118,7 +118,7 @@ def _by_pipe(scratch: Scratch, between: Any, image: AcquiredImage, pipe: Pipe, s
     return dict(transfer.by_pipe(scratch, between, pipe, image, sent_file=sent_file))
 
 
-def _by_cheetah(scratch: Scratch, between: Any, image: AcquiredImage, sent_file: str) -> dict[str, float]:
+def _by_cheetah(scratch: Scratch, between: Any, image: AcquiredImage, sent_file: str | None = None) -> dict[str, float]:
     image.cache(warm=True)
     return dict(transfer.by_cheetah(scratch, between, "auto", image, sent_file=sent_file))
 
@@ -129,7 +129,8 @@ def measure_sending(link: str, kind: str, settings: Settings, size_bytes: int) -
     size_bytes = min(size_bytes, SENT_BYTES_MAX[link])
     note = (
         f"{iec(size_bytes)} over {link}, compressed before by the program named (its time is in the tables above), warm, in up to {rounds} rounds; received on this "
-        "machine's disk, hashed (MD5) and flushed. `acquire` reads the compressed file at the agent, which unpacks it; `in flight` starts from the image."
+        "machine's disk, hashed (MD5) and flushed. `acquire` reads the compressed file from an agent that serves its bytes, and decompresses it twice, first to check it and to "
+        "learn its size; `in flight` starts from the image."
     )
     with Scratch() as scratch, transfer.ends(scratch, *LINKS[link]) as between:
         image = Images(scratch).get(kind, size_bytes)
@@ -139,7 +140,7 @@ def measure_sending(link: str, kind: str, settings: Settings, size_bytes: int) -
             pipe = Pipe(f"cat .{one.suffix} | nc", "cat {image}", one.unpack)
             turns[pipe.name] = functools.partial(_by_pipe, scratch, between, image, pipe, file)
             turns[f"cheetah acquire of .{one.suffix}"] = functools.partial(_by_cheetah, scratch, between, image, file)
-        turns["in flight: cheetah acquire"] = functools.partial(_by_cheetah, scratch, between, image, image.path)
+        turns["in flight: cheetah acquire"] = functools.partial(_by_cheetah, scratch, between, image)
         for pipe in transfer.PIPES[3:]:
             turns[f"in flight: {pipe.name}"] = functools.partial(_by_pipe, scratch, between, image, pipe, image.path)
         results = interleave(f"{link}, {kind}", rounds, turns, ("sender", "seconds"))

@@ -150,15 +150,17 @@ def by_cheetah(
     scratch: Scratch, between: Any, method: str, image: Any, folder: str | None = None, sent_file: str | None = None
 ) -> Any:
     """Acquires the image from a running agent into a folder, by default on this machine's disk; `method` is the agent's
-    compression. Both ends are done at the same time: the agent only answers. With `sent_file`, the agent reads the image
-    from that file, which may be compressed."""
+    compression. Both ends are done at the same time: the agent only answers. With `sent_file`, the agent serves the bytes of
+    that file, which is the image compressed, under its name, and the receiver decompresses it."""
     with scratch.child() as turn:
         target = _target(turn, folder)
         address = f"{between.sender_address}:{between.free_port()}"
-        cheetah.agent(turn, sent_file or image.path, address, between.sender)
+        name = os.path.basename(sent_file or "")
+        served = [f"raw:{sent_file}", "--name", name] if sent_file else [image.path]
+        cheetah.agent(turn, served[0], address, between.sender, served[1:])
         sent = between.sent_bytes()
         start = time.perf_counter()
-        report = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
+        report = cheetah.acquire(f"nbd://{address}/{name}", target, "md5", ["--compress", method], between.receiver)
         seconds = time.perf_counter() - start
         _check(f"cheetah acquire --compress {method}", image, report["hashes"]["md5"])
         return _figures(image, seconds, sent, between.sent_bytes(), seconds)

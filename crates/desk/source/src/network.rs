@@ -4,6 +4,7 @@
 use std::str::FromStr as _;
 use std::sync::Arc;
 
+use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use cheetah_drive::Session;
@@ -20,16 +21,19 @@ use crate::not_empty::not_empty;
 use crate::options::SourceOptions;
 use cheetah_error::{Error, Next, Result};
 
+/// The ends of names of compressed files.
+const COMPRESSED: [&str; 4] = [".gz", ".bz2", ".xz", ".zst"];
+
 /// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its
-/// source.
+/// source. An export with the name of a compressed file is the image in it.
 ///
 /// # Errors
 ///
-/// `Kind::Failed` if it cannot be reached.
+/// `Kind::Failed` if it cannot be reached, or has the name of a compressed file and is none.
 pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, ref session, trust_reconnects, .. } = *options;
     let timeout = session.timeout;
-    let inbound = matches!(uri.address, Address::Inbound(_));
+    let (inbound, export) = (matches!(uri.address, Address::Inbound(_)), uri.export.clone());
     let (connections, packing) = (link.connections, link.packing());
     let config = ClientConfig {
         connections,
@@ -56,7 +60,32 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
         }
     };
     let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
-    not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+    let evidence = not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })?;
+    match is_named_compressed(&export) {
+        true => unpacked(evidence, &export, options).await,
+        false => Ok(evidence),
+    }
+}
+
+/// Whether an export has the name of a compressed file. An export is read as it is, whatever its content begins with: only a name,
+/// which the user wrote, says that it is a file.
+fn is_named_compressed(export: &str) -> bool {
+    let name = export.to_ascii_lowercase();
+    COMPRESSED.iter().any(|end| name.ends_with(end))
+}
+
+/// The image in the compressed file that an export holds. It is decompressed here, so that it crosses the link as it is, and read ahead,
+/// since it is read in small pieces from start to end.
+async fn unpacked(evidence: Evidence, export: &str, options: &SourceOptions) -> Result<Evidence> {
+    let Evidence { source: Source { device, identity: packed, .. }, wire, inbound, .. } = evidence;
+    let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
+    let (timeout, connections) = (session.timeout, link.connections);
+    let image = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
+    let ahead = Prefetch::new(device, PrefetchConfig::default());
+    let mut source = cheetah_image::open_behind(ahead, &packed.location, export, None, &image).await?;
+    (source.identity.server, source.identity.write_protected) = (packed.server, packed.write_protected);
+    // An agent's digests are those of the file's bytes.
+    Ok(Evidence { source, wire, inbound, digests: None })
 }
 
 /// The error of a connection that failed.
@@ -137,6 +166,16 @@ pub(crate) async fn open_iscsi(spec: &str, options: &SourceOptions) -> Result<Ev
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_export_with_the_name_of_a_compressed_file_is_one() {
+        for name in ["disk.raw.gz", "case/disk.dd.BZ2", "disk.xz", "d.zst"] {
+            assert!(is_named_compressed(name), "{name}");
+        }
+        for name in ["", "sda", "gz", "disk.gz.raw", "disk.zip", "disk.gzip"] {
+            assert!(!is_named_compressed(name), "{name}");
+        }
+    }
 
     #[test]
     fn an_agents_description_is_the_identity_if_its_size_is_right() {

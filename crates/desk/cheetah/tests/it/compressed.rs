@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::sources::exported;
-use crate::support::{Desk, MIB, cheetah, need, noise, text, three, tool};
+use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, three, tool};
 
 /// Each program, how it compresses a file beside it, and the name that it gives the result.
 const PROGRAMS: [(&str, &[&str], &str); 10] = [
@@ -94,6 +94,36 @@ fn an_image_in_one_large_piece_is_acquired_and_refused_where_reads_are_at_random
         assert!(fs::read(&copy).unwrap() == fs::read(desk.at("large.raw")).unwrap(), "{program}");
         cheetah(&["verify", &copy]).ok();
     }
+}
+
+#[test]
+fn an_export_with_the_name_of_a_compressed_file_is_acquired_as_the_image_in_it() {
+    for (program, end, kind) in
+        [("gzip", "gz", "gzip"), ("bzip2", "bz2", "bzip2"), ("xz", "xz", "xz"), ("zstd", "zst", "zstd")]
+    {
+        if !need::programs(&[program]) {
+            continue;
+        }
+        let desk = Desk::new();
+        let (packed, name) = (one_piece(&desk, program, end), format!("large.raw.{end}"));
+        let file = format!("raw:{packed}");
+        let agent = Service::start(&["serve", &file, "--name", &name, "--listen", "127.0.0.1:0"]);
+        let (uri, copy) = (text(&agent.ready, "uri"), desk.arg("copy.raw"));
+        assert!(uri.ends_with(&name), "{uri}");
+        let report = cheetah(&["acquire", uri, &copy]).ok().json()["report"].clone();
+        assert!(fs::read(&copy).unwrap() == fs::read(desk.at("large.raw")).unwrap(), "{program}");
+        // Of the others, an index or the headers are read, and not all of the file.
+        if ["gzip", "bzip2"].contains(&kind) {
+            let sha256 = tool("sha256sum", &[&packed]).ok().out()[..64].to_owned();
+            assert_eq!(text(&report["source"], "compressed_sha256"), sha256);
+        }
+        assert_eq!(text(&report["source"], "kind"), kind);
+    }
+    // A disk under such a name is not taken for a file.
+    let desk = Desk::new();
+    let disk = desk.file("disk.raw", &noise(MIB, 2));
+    let agent = Service::start(&["serve", &disk, "--name", "disk.gz", "--listen", "127.0.0.1:0"]);
+    cheetah(&["acquire", text(&agent.ready, "uri"), &desk.arg("copy.raw")]).says(1, &["named like a gzip file"]);
 }
 
 #[test]

@@ -58,8 +58,8 @@ impl Behind {
     }
 
     fn refused(&self, what: &str) -> Error {
-        let why = "only raw images, compressed or in parts, and E01 and AFF4 images are read from a web server";
-        Error::failed(format!("{} is {what}, and {why}; download it first", self.location))
+        let why = "only raw images, compressed or in parts, and E01 and AFF4 images are read from another machine";
+        Error::failed(format!("{} is {what}, and {why}; copy it to this one first", self.location))
     }
 
     /// The files of an image of which little pieces are read, with the hashes that are made of them.
