@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 
 from bench import results_md
-from bench.report import guide, overview, store
+from bench.report import marked, overview, published, store, worth
 from bench.report.overview import Strip
 from bench.results_md import BENCH, PARTS, Part
 
 SUMMARY = os.path.join(BENCH, "RESULTS.md")
-PAGES_DIR = os.path.join(BENCH, "results")
+PAGES_DIR = published.PAGES_DIR
 README = os.path.join(BENCH, "README.md")
 OVERVIEW = os.path.join(BENCH, "plots/overview.svg")
 MACHINE = "machine"
@@ -31,7 +31,7 @@ CANDIDATES = re.compile(
     r"^\| what \| (?P<names>(?!ours).*) \|\n\|[-|:]*\|\n\| (?P<what>.*?) \| (?P<values>.*) \|$", re.MULTILINE
 )
 PLOT = re.compile(r"!\[[^\]]*\]\(\.\./(plots/[^)]+)\)")
-BEGIN, END = "<!-- rounds: written by workshop/bench/run report -->", "<!-- end of rounds -->"
+ROUNDS_PART = "rounds"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +89,8 @@ def pages() -> list[Page]:
 
 
 def write() -> str:
-    """Writes the pages of parts in workshop/bench/out, then the summary, the charts of the guide and the rounds in the README; returns
-    the summary's path."""
+    """Writes the pages of parts in workshop/bench/out, then the summary, the rounds in the README, and what documents
+    calculate from the pages; returns the summary's path."""
     os.makedirs(PAGES_DIR, exist_ok=True)
     why = results_md.reasons()
     contents = {part.key: store.load(part.key) for part in PARTS}
@@ -106,6 +106,7 @@ def write() -> str:
     with open(README, encoding="utf-8") as file:
         text = file.read()
     _write(README, with_rounds(text, pages()))
+    worth.write()
     return SUMMARY
 
 
@@ -169,6 +170,4 @@ def rounds_of(found: list[Page]) -> Iterator[str]:
 
 def with_rounds(readme: str, found: list[Page]) -> str:
     """Returns the README with the rounds of the published results between its marks."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return "\n".join([f"{before}{BEGIN}", *rounds_of(found), f"{END}{after}"])
+    return marked.replaced(readme, ROUNDS_PART, rounds_of(found))
