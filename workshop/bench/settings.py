@@ -16,10 +16,12 @@ class Settings:
     size_bytes: int
     # Everything that parts otherwise sample; takes hours.
     full: bool = False
+    # Only the cases with these words in their names; "" is all of them.
+    only: str = ""
 
     @classmethod
-    def of(cls, quick: bool, rounds: int | None = None, full: bool = False) -> Any:
+    def of(cls, quick: bool, rounds: int | None = None, full: bool = False, only: str = "") -> Any:
         """Returns the settings of a normal or a quick run."""
         if quick:
-            return cls(True, rounds or 3, 0.3, 128 * MIB, False)
-        return cls(False, rounds or 5, 4.0, GIB, full)
+            return cls(True, rounds or 3, 0.3, 128 * MIB, False, only)
+        return cls(False, rounds or 5, 4.0, GIB, full, only)

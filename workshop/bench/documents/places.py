@@ -1,6 +1,7 @@
 """Places to work in, each a directory with ext4: this machine's disk, models of disks, and a drive over nodes."""
 
 import os
+from pathlib import Path
 
 from bench.images.filesystem import ext4_on
 from bench.scratch import Scratch
@@ -34,6 +35,12 @@ def model_program() -> None:
     os.environ.setdefault(disk_model.PROGRAM, disk.build())
 
 
+def model_file(scratch: Scratch, name: str, size_bytes: int) -> Path:
+    """Serves the beginning of a model of a disk; returns its file."""
+    model_program()
+    return disk_model.serve(scratch, MODELS[name], size_bytes)
+
+
 def on_model(scratch: Scratch, name: str, content_bytes: int) -> str:
     """Returns a directory on the beginning of a model of a disk. Its bytes are in memory while that suffices, else in a
     sparse file on this machine's disk, which is faster than any model."""
@@ -49,15 +56,16 @@ def on_drive(scratch: Scratch, lab: Lab, nodes: int, content_bytes: int) -> str:
     together behind the examiner's one link, the link of the lab's only node."""
     size = room_for(content_bytes)
     far, share = lab.nodes[0], size // nodes + 4 * MIB
-    started = [_node(scratch, share, EXAMINER_ADDRESS, PORT, lab.examiner.command)]
+    started = [node_at(scratch, share, EXAMINER_ADDRESS, PORT, lab.examiner.command)]
     for number in range(nodes - 1):
-        started.append(_node(scratch, share, far.address, PORT + number * PORTS_EACH, far.command))
+        started.append(node_at(scratch, share, far.address, PORT + number * PORTS_EACH, far.command))
     drive = cheetah.create(scratch, started, size, enter=lab.examiner.command)
     _, raw = cheetah.mount(scratch, drive, writable=True, enter=lab.examiner.command)
     return ext4_on(scratch, raw)
 
 
-def _node(scratch: Scratch, share_bytes: int, address: str, port: int, enter: verbs.Enter) -> verbs.Node:
+def node_at(scratch: Scratch, share_bytes: int, address: str, port: int, enter: verbs.Enter) -> verbs.Node:
+    """Starts a node at an address and a port of a machine; the next node there has the port after the next."""
     argv = ["node", "--memory", iec(verbs.lent(share_bytes)), "--name", scratch.unique("node")]
     argv += ["--listen", f"{address}:{port}", "--insecure", "--no-announce"]
     process, ready = cheetah.serve(scratch, "cheetah node", argv, enter)

@@ -70,7 +70,8 @@ def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> FioResult:
 
 def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
     """Runs the job against an existing file, with plain pread and pwrite."""
-    return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
+    argv = [*prefix, *plain_command(job, path)]
+    return result(argv, run(argv))
 
 
 def directly_on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
@@ -92,6 +93,11 @@ def sum_of_jobs(argv: Sequence[str]) -> float:
         raise BenchError(f"{' '.join(argv)}: {', '.join(failed)} failed")
     results = [_parse(job) for job in jobs]
     return sum(result.bytes_done for result in results) / max(result.seconds for result in results)
+
+
+def plain_command(job: Job, path: str) -> list[str]:
+    """Returns the command that runs the job against an existing file, with plain pread and pwrite."""
+    return _command(job, ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
 
 
 def direct_command(job: Job, path: str) -> list[str]:
