@@ -1,33 +1,19 @@
 """The parts of the benchmark, and their tables in the published results."""
 
 import configparser
-import dataclasses
 import os
-import typing
 from typing import Any
 
+from bench.documents.listed import DOCUMENTS
+from bench.part import Part
 from bench.probe import tables as probe_tables
-from bench.report import documents, grid, prefetching, storage_tables
+from bench.report import grid, prefetching, storage_tables
 from bench.report.matrix import transfer_table, triage_tables
 from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
 
 BENCH = os.path.dirname(os.path.abspath(__file__))
 NOTES = os.path.join(BENCH, "notes.ini")
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A part of the benchmark: `workshop/bench/parts/KEY.py`, or `module`."""
-
-    key: str
-    title: str
-    about: str
-    # Further lines about its figures.
-    more: typing.Callable[[list[Figure]], list[str]] = lambda _: []
-    module: str = ""
-    # It takes hours, and is measured only when named.
-    long: bool = False
 
 
 PARTS = (
@@ -130,72 +116,7 @@ PARTS = (
         "file, beside ext4 on the machine's own disk; caches dropped before every reading. Only tar has a bar; the "
         "thesis's ratio, against its disk of 2005, is in brackets.",
     ),
-    Part(
-        "thesis-table",
-        "The thesis's table 5.1 over links, beside models of disks",
-        "ext4 on a drive over six nodes as in the thesis, one of them on the examiner's machine and the others behind its one link "
-        "with 0.2 ms of round trip, on a loop device over the mounted file; beside ext4 on models of the thesis's IDE disk and of "
-        "a 7,200 rpm disk (workshop/lab/README.md), and on this machine's disk. The first case is the thesis's; each further one differs from it in "
-        "one thing. The bar beside the IDE disk is the thesis's ratio. Its last row is what passes the link.",
-        documents.thesis_table,
-        "bench.documents.table51",
-        long=True,
-    ),
-    Part(
-        "thesis-tools",
-        "The thesis's applications over links, beside models of disks",
-        "tar, sorter, Scalpel and md5sum on two NTFS images with deleted files, on the drive of the part before and on the same disks; "
-        "results are written beside the image. The bar of Scalpel is the thesis's ratio.",
-        documents.thesis_tools,
-        "bench.documents.applications",
-        long=True,
-    ),
-    Part(
-        "read-ahead",
-        "Read-ahead, taken apart",
-        "One reader of records of 4 KiB over one link of 1 Gbit/s, by policy: none, the kernel's alone, fixed sizes, the thesis's, which "
-        "doubles from 4 to 128 KiB, and ours. Fixed sizes and the thesis's are a server on the examiner's machine (Python), under nbdfuse.",
-        documents.read_ahead,
-        "bench.documents.policies",
-        long=True,
-    ),
-    Part(
-        "arrays",
-        "Arrays of disks",
-        "The five steps of 2009 with an image of 4 GiB, on one disk, on a faster one, and on drives over four disks by our own stripe "
-        "and parity. All disks are models (workshop/lab/README.md), each of an array behind an NBD server.",
-        documents.arrays,
-        "bench.documents.arrays",
-        long=True,
-    ),
-    Part(
-        "iozone",
-        "The matrix of iozone",
-        "Files and records of the sizes of 2009 by fio: on this machine's disk, on the model of a 7,200 rpm disk and on a drive over three "
-        "nodes on this machine; `cached` is read from the page cache. Then 4 KiB by other engines of fio.",
-        documents.iozone,
-        "bench.documents.iozone",
-        long=True,
-    ),
-    Part(
-        "filesystems",
-        "File systems on the same disk",
-        "Seven steps of an examination on each file system, on the model of a 7,200 rpm disk, and on a drive over three nodes on this "
-        "machine. A write that is cut off leaves data and parity of RAID 5 apart (the write hole), whatever the file system; "
-        "Cheetah's parity finds such pages by their digests (docs/design/loss.md).",
-        more=documents.filesystems,
-        module="bench.documents.filesystems",
-        long=True,
-    ),
-    Part(
-        "analysts",
-        "Several analysts at once",
-        "Each reads its own part of the evidence, from a machine behind a link of 1 Gbit/s with 0.2 ms of round trip: from a drive over "
-        "four nodes with such links, and from one server with such a link, whose disk is a model of a 7,200 rpm disk, or this machine's.",
-        documents.analysts,
-        "bench.documents.analysts",
-        long=True,
-    ),
+    *DOCUMENTS,
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
     Part(
         "acquire",
@@ -432,6 +353,11 @@ PARTS = (
 def chosen(key: str) -> list[str]:
     """Returns the parts that a word on the command line names: `all` names those that do not take hours."""
     return [part.key for part in PARTS if not part.long] if key == "all" else [key]
+
+
+def with_cases() -> list[str]:
+    """Returns the parts of which single cases can be measured."""
+    return [part.key for part in PARTS if part.has_cases]
 
 
 def module_of(key: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from bench.documents import places
 from bench.documents.places import DESKTOP, DRIVE, LOCAL
 from bench.harness import fio
+from bench.harness.cases import chosen
 from bench.harness.figures import Metric, from_rounds
 from bench.harness.rounds import interleave
 from bench.scratch import Scratch, drop_caches, write_random
@@ -56,6 +57,11 @@ def read_at_once(attach: Attach, clients: Sequence[Node], size_bytes: int) -> di
         return {"rate": _rate(readers)}
 
 
+def case(count: int) -> str:
+    """Returns the name of a number of readers."""
+    return f"{count} {'analyst' if count == 1 else 'analysts'} at once"
+
+
 def _rate(jobs: Sequence[str]) -> float:
     argv = ["fio", "--output-format=json", "--ioengine=psync", "--rw=read", "--bs=1M", "--thread", *jobs]
     return fio.sum_of_jobs(argv) / MIB
@@ -65,6 +71,7 @@ def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures. Each server and each client has a link of its own."""
     size_bytes = 64 * MIB if settings.quick else 2 * GIB
     counts = CLIENTS[:2] if settings.quick else CLIENTS
+    wanted = chosen([case(count) for count in counts], settings)
     figures = []
     with Scratch() as scratch, Lab(SERVERS + counts[-1], RATE, RTT) as lab:
         places.model_program()
@@ -81,12 +88,11 @@ def measure(settings: Settings) -> list[Figure]:
             DESKTOP: served_by_one(scratch, servers[0], 0, model),
             LOCAL: served_by_one(scratch, servers[0], 1, content),
         }
-        for count in counts:
+        for count in (count for count in counts if case(count) in wanted):
             turns = {
                 name: lambda attach=attach, count=count: read_at_once(attach, clients[:count], size_bytes)
                 for name, attach in ways.items()
             }
-            what = f"{count} {'analyst' if count == 1 else 'analysts'} at once"
-            results = interleave(what, settings.rounds, turns)
-            figures += from_rounds(f"{KEY}/{count}", what, DRIVE, (Metric("rate", "", "MiB/s"),), results)
+            results = interleave(case(count), settings.rounds, turns)
+            figures += from_rounds(f"{KEY}/{count}", case(count), DRIVE, (Metric("rate", "", "MiB/s"),), results)
     return figures

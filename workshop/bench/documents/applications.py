@@ -3,10 +3,11 @@
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from bench.documents import places
 from bench.documents.places import DESKTOP, DRIVE, IDE, LOCAL
+from bench.harness.cases import chosen
 from bench.harness.process import timed
 from bench.harness.rounds import interleave
 from bench.images import examined
@@ -29,6 +30,7 @@ TREE_BYTES, TREE_FILES = GIB, 8_000
 # Of the thesis, per image: 156 % and 80 % faster.
 SCALPEL_BARS = (2.56, 1.8)
 TOOLS = ("tar-create", "tar-extract", "sorter", "scalpel", "md5sum")
+TAR_TOOLS = 2
 
 Work = Callable[[], dict[str, float]]
 
@@ -103,8 +105,15 @@ def figures_of(kind: str, number: int, tool: str, seconds: dict[str, list[float]
         yield Figure(f"{KEY}/{kind}/{tool}/{disk}", what, "s", DRIVE, samples, "lower", bar)
 
 
-def measure_image(number: int, kind: ImageKind, settings: Settings) -> Iterator[Figure]:
-    """Measures everything on one image. Only the tools on the smaller image have a tree beside it."""
+def tools(number: int) -> tuple[str, ...]:
+    """Returns the tools of an image. Only the smaller one has a tree beside it, for tar."""
+    return TOOLS if number == 0 else TOOLS[TAR_TOOLS:]
+
+
+def measure_image(number: int, kind: ImageKind, wanted: Sequence[str], settings: Settings) -> Iterator[Figure]:
+    """Measures the wanted tools on one image."""
+    if not any(f"{tool}, {kind.name}" in wanted for tool in tools(number)):
+        return
     image = examined.get(kind).path
     tree_bytes = min(TREE_BYTES, kind.size_bytes // 2) if number == 0 else 0
     content_bytes = kind.size_bytes + 3 * tree_bytes + kind.size_bytes // 2
@@ -121,7 +130,7 @@ def measure_image(number: int, kind: ImageKind, settings: Settings) -> Iterator[
                 tree.make(os.path.join(directory, "tree"), TREE_FILES, tree_bytes)
         run(["sync"])
         by_place = {name: works(directory) for name, directory in directories.items()}
-        for tool in TOOLS if tree_bytes else TOOLS[2:]:
+        for tool in (tool for tool in tools(number) if f"{tool}, {kind.name}" in wanted):
             turns = {name: by_place[name][tool] for name in directories}
             results = interleave(f"{tool}, {kind.name}", settings.rounds, turns, "seconds")
             seconds = {name: [sample["seconds"] for sample in samples] for name, samples in results.items()}
@@ -131,4 +140,5 @@ def measure_image(number: int, kind: ImageKind, settings: Settings) -> Iterator[
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
     kinds = QUICK_IMAGES if settings.quick else IMAGES
-    return [figure for number, kind in enumerate(kinds) for figure in measure_image(number, kind, settings)]
+    wanted = chosen([f"{tool}, {kind.name}" for number, kind in enumerate(kinds) for tool in tools(number)], settings)
+    return [figure for number, kind in enumerate(kinds) for figure in measure_image(number, kind, wanted, settings)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from bench.documents import harnessed
+from bench.harness.cases import chosen
 from bench.scratch import Scratch
 from bench.settings import Settings
 from cheetah.bench.figure import Figure
@@ -25,10 +26,12 @@ IMAGE_BYTES = 4 * GIB
 def runs(settings: Settings) -> Iterator[Figure]:
     """Yields the figures of all runs. Each candidate has a run beside the one disk: all together would not fit into
     memory."""
+    candidates = CANDIDATES[:: 2 if settings.quick else 1]
+    wanted = chosen([name for name, _ in candidates], settings)
     with Scratch() as scratch:
         image = harnessed.image_of(scratch, settings, 0 if settings.quick else IMAGE_BYTES)
-        for number, candidate in enumerate(CANDIDATES[:: 2 if settings.quick else 1]):
-            run = str(number)
+        for candidate in (one for one in candidates if one[0] in wanted):
+            run = str(CANDIDATES.index(candidate))
             with scratch.child() as turn:
                 targets = (STOCK, candidate)
                 found = harnessed.measured(turn, settings, KEY, run, targets, STEPS, ("--image", str(image)))

@@ -17,6 +17,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.storage.run import image
 from cheetah.bench.storage.settings import Scope
 from cheetah.bench.storage.settings import Settings as Chosen
+from cheetah.bench.verbs import Enter
 
 LIMIT_S = 24 * 3600
 
@@ -51,14 +52,15 @@ def measured(
     targets: Sequence[tuple[str, str]],
     steps: Sequence[str],
     more: Sequence[str] = (),
+    enter: Enter = list,
 ) -> dict[str, Any]:
-    """Runs the harness on targets, which are (name, target), the first being the baseline; returns the storage part of
-    its results."""
+    """Runs the harness on targets, which are (name, target), the first being the baseline; `enter` puts it on a machine
+    of a lab. Returns the storage part of its results."""
     places.model_program()
     out = scratch.make_dir("out")
     argv = [sys.executable, "-m", "cheetah.bench", "storage", *words(targets, steps, out, settings, more)]
     print(f"{part}, {run}: {len(targets)} targets", flush=True)
-    harness = scratch.start(f"cheetah bench storage, {run}", argv)
+    harness = scratch.start(f"cheetah bench storage, {run}", enter(argv))
     try:
         harness.wait_end(LIMIT_S)
     except BenchError as error:

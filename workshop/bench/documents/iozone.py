@@ -1,5 +1,5 @@
-"""The matrix of iozone (2009): 63 sizes of file and record, read and written in eight orders, and from the cache; and
-the thesis's further tests of iozone, by other engines of fio."""
+"""The matrix of iozone (2009): 63 sizes of file and record, read and written in eight orders, and from the cache, on this
+machine and over links; and the thesis's further tests of iozone, by other engines of fio."""
 
 import functools
 import os
@@ -8,21 +8,29 @@ from collections.abc import Iterator
 from bench.documents import harnessed, places
 from bench.documents.places import DESKTOP, LOCAL
 from bench.harness import fio
+from bench.harness.cases import chosen
 from bench.harness.figures import Metric, from_rounds
 from bench.harness.fio import Job
 from bench.harness.rounds import interleave
 from bench.images.filesystem import ext4_on
 from bench.parts.drive import NODES
+from bench.parts.storage import wait_for_memory
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import cheetah
 from cheetah.bench.figure import Figure
+from cheetah.bench.storage.settings import Scope
+from cheetah.bench.storage.steps.matrix import files_bytes
 from cheetah.bench.units import KIB, MIB
+from lab.network import Lab
 
 KEY = "iozone"
 DRIVE = "drive"
 ENGINES = ("psync", "libaio", "io_uring", "mmap")
 ORDERS = ("read", "write", "randread", "randwrite")
+LAB_RATE, LAB_RTT = "1gbit", "0.2ms"
+# The parts of this part.
+MATRIX, OVER_LINKS, BY_ENGINE = "matrix on this machine", "matrix over links", "engines"
 DEPTH = 16
 ROUNDS_MAX = 3
 
@@ -34,9 +42,28 @@ def matrix(scratch: Scratch, settings: Settings) -> Iterator[Figure]:
         ("7,200 rpm", "disk:desktop"),
         (DRIVE, "ram:stripe@local:3"),
     )
-    full = ("--full",) if settings.full and not settings.quick else ()
-    found = harnessed.measured(scratch, settings, KEY, "matrix", targets, ("fio",), full)
+    found = harnessed.measured(scratch, settings, KEY, "matrix", targets, ("fio",), _extent(settings))
     yield from harnessed.figures_of(found, KEY, "matrix")
+
+
+def _extent(settings: Settings) -> tuple[str, ...]:
+    return ("--full",) if settings.full and not settings.quick else ()
+
+
+def over_links(scratch: Scratch, settings: Settings) -> Iterator[Figure]:
+    """Yields the matrix of a drive over nodes with a link each. It has a run of its own, as all drives and models
+    together would not fit into memory."""
+    extent = Scope.QUICK if settings.quick else Scope.FULL if settings.full else Scope.NORMAL
+    share_bytes = places.room_for(files_bytes(extent)) // NODES + 16 * MIB
+    with Lab(NODES, LAB_RATE, LAB_RTT) as lab:
+        nodes = [cheetah.node(scratch, share_bytes, node.address, node.command) for node in lab.nodes]
+        for node in nodes:
+            wait_for_memory(lab, node)
+        target = f"ram:stripe@{','.join(node.nbd for node in nodes)}"
+        targets = ((f"{DRIVE}, links of {LAB_RATE}", target),)
+        more = _extent(settings)
+        found = harnessed.measured(scratch, settings, KEY, "lab", targets, ("fio",), more, lab.examiner.command)
+    yield from harnessed.figures_of(found, KEY, "lab")
 
 
 def engines(scratch: Scratch, settings: Settings) -> Iterator[Figure]:
@@ -81,7 +108,9 @@ def _by_engine(engine: str, order: str, path: str, settings: Settings) -> dict[s
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
-    with Scratch() as scratch:
-        figures = list(matrix(scratch, settings))
-    with Scratch() as scratch:
-        return figures + list(engines(scratch, settings))
+    figures: list[Figure] = []
+    measured = {MATRIX: matrix, OVER_LINKS: over_links, BY_ENGINE: engines}
+    for name in chosen(measured, settings):
+        with Scratch() as scratch:
+            figures += measured[name](scratch, settings)
+    return figures

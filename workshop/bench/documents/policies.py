@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from bench.harness.cases import chosen
 from bench.harness.figures import Metric, from_rounds
 from bench.harness.rounds import interleave
 from bench.parts.links import drive_over
@@ -29,6 +30,11 @@ OFF = "--prefetch=0"
 SECONDS_MAX = 10.0
 
 Attach = Callable[[Scratch, Lab, str, str], str]
+
+
+def case(pattern_name: str, rtt: str) -> str:
+    """Returns the name of a pattern at a delay."""
+    return f"{pattern_name}, {rtt} of round trip"
 
 
 def fixed(size_bytes: int) -> str:
@@ -85,9 +91,12 @@ def one_turn(lab: Lab, host: str, drive: str, name: str, size_bytes: int, how: t
         return {"rate": pattern.read(path, name, RECORD_BYTES, size_bytes, SECONDS_MAX, advice)}
 
 
-def measure_delay(rtt: str, settings: Settings) -> list[Figure]:
-    """Measures every policy with every pattern at one delay. A linear drive over one node has its export's bytes in
+def measure_delay(rtt: str, wanted: Sequence[str], settings: Settings) -> list[Figure]:
+    """Measures every policy with the wanted patterns at one delay. A linear drive over one node has its export's bytes in
     order, so that the server with the policy can stand before the same node."""
+    patterns = [name for name in PATTERNS if case(name, rtt) in wanted]
+    if not patterns:
+        return []
     size_bytes = 16 * MIB if settings.quick else 256 * MIB
     figures: list[Figure] = []
     with Scratch() as scratch, Lab(1, RATE, rtt) as lab:
@@ -96,20 +105,19 @@ def measure_delay(rtt: str, settings: Settings) -> list[Figure]:
         node = lab.nodes[0]
         argv = ["nbdkit", "--foreground", f"--ipaddr={node.address}", "--port=10900", "--readonly", "file", image]
         scratch.start("nbdkit file", node.command(argv))
-        for name in PATTERNS:
+        for name in patterns:
             turns = {
                 policy: functools.partial(one_turn, lab, f"{node.address}:10900", drive, name, size_bytes, how)
                 for policy, how in policies(settings.quick).items()
             }
-            what = f"{name}, {rtt} of round trip"
-            results = interleave(f"read-ahead: {what}", settings.rounds, turns)
+            results = interleave(f"read-ahead: {case(name, rtt)}", settings.rounds, turns)
             figures += figures_of(rtt, name, results)
     return figures
 
 
 def figures_of(rtt: str, pattern_name: str, results: Mapping[str, Sequence[Mapping[str, float]]]) -> Iterator[Figure]:
     """Yields a figure for each of our two ways beside all policies that are not ours."""
-    what = f"{pattern_name}, {rtt} of round trip"
+    what = case(pattern_name, rtt)
     for key, ours, other in (("both", OURS, ALONE), ("alone", ALONE, OURS)):
         beside = {name: rounds for name, rounds in results.items() if name != other}
         said = what if ours == OURS else f"{what}, without the kernel's read-ahead"
@@ -120,4 +128,5 @@ def figures_of(rtt: str, pattern_name: str, results: Mapping[str, Sequence[Mappi
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
     rtts = RTTS[:1] if settings.quick else RTTS
-    return [figure for rtt in rtts for figure in measure_delay(rtt, settings)]
+    wanted = chosen([case(name, rtt) for rtt in rtts for name in PATTERNS], settings)
+    return [figure for rtt in rtts for figure in measure_delay(rtt, wanted, settings)]

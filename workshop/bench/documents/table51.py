@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.documents import places
 from bench.documents.places import DESKTOP, DRIVE, IDE, LOCAL
+from bench.harness.cases import chosen
 from bench.harness.rounds import interleave
 from bench.parts import thesis
 from bench.scratch import Scratch
@@ -69,7 +70,7 @@ def cases(settings: Settings) -> Iterator[Case]:
     yield from (dataclasses.replace(base, nodes=nodes) for nodes in NODES[1:])
     yield from (dataclasses.replace(base, record_bytes=record) for record in RECORDS_BYTES[1:])
     yield dataclasses.replace(base, direct=True)
-    yield dataclasses.replace(base, size_bytes=SIZES_BYTES[1])
+    yield from (dataclasses.replace(base, size_bytes=size) for size in SIZES_BYTES[1:])
 
 
 def figures_of(case: Case, results: dict[str, list[dict[str, float]]], link_rate: float) -> Iterator[Figure]:
@@ -111,4 +112,4 @@ def measure_case(case: Case, settings: Settings) -> list[Figure]:
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part; returns its figures."""
-    return [figure for case in cases(settings) for figure in measure_case(case, settings)]
+    return [figure for case in chosen(cases(settings), settings) for figure in measure_case(case, settings)]

@@ -21,14 +21,19 @@ from cheetah.bench.units import short
 THESIS_SHARES = {"write": 0.74, "rewrite": 0.74, "read": 0.71, "reread": 0.71}
 NRD_SHARES = {"write": 0.25, "read": 0.22}
 LINK_BYTES_PER_S = {"1gbit": 1e9 / 8, "100mbit": 1e8 / 8}
+# The case of the thesis, in the ids of figures.
+OF_THE_THESIS = "1gbit/6/512MiB/4KiB/buffered"
 TABLE = re.compile(r"thesis-table/(?P<case>[^/]+/\d+/\w+/\w+/\w+)/(?P<row>[\w-]+)/(?P<beside>.*)")
 TOOL = re.compile(r"thesis-tools/(?P<image>[^/]+)/(?P<tool>[\w-]+)/(?P<disk>.*)")
 POLICY = re.compile(r"read-ahead/(?P<rtt>[^/]+)/(?P<pattern>\w+)/(?:both|alone)/rate")
 FIXED = re.compile(r"fixed (?P<size>\w+)")
-CELL = re.compile(r"iozone/matrix/fio/(?P<operation>[\w-]+)/(?P<file>\w+)/(?P<record>\w+)/\w+")
+CELL = re.compile(r"iozone/(?:matrix|lab)/fio/(?P<operation>[\w-]+)/(?P<file>\w+)/(?P<record>\w+)/\w+")
 UNIT = re.compile(r"RAID 0, (\S+ KiB)")
 FILE_SYSTEM = re.compile(r"filesystems/(?P<run>disk|drive)/(?P<step>\w+)/cold")
 ARRAY = re.compile(r"arrays/(?P<run>\d+)/(?P<step>\w+)/cold")
+CACHED = "cached"
+# The fastest cell of 2009, which its author attributes to caches.
+CACHED_2009 = "4 036 MB/s"
 # Groups of rows as in the thesis's figures 5.2, 5.3 and 5.4.
 GROUPS = {
     "Figure 5.2": ("write", "rewrite", "read", "reread"),
@@ -51,11 +56,12 @@ def drawn(name: str, title: str, svg: str) -> list[str]:
 
 
 def thesis_table(figures: Sequence[Figure]) -> list[str]:
-    """Returns figures 5.2 to 5.4 of the first case, and the shares of the link."""
+    """Returns figures 5.2 to 5.4 of the thesis's case, and the shares of the link."""
     found = [(match, figure) for figure in figures if (match := TABLE.fullmatch(figure.id))]
     if not found:
         return []
-    first = found[0][0]["case"]
+    cases = [match["case"] for match, _ in found]
+    first = OF_THE_THESIS if OF_THE_THESIS in cases else cases[0]
     rows: dict[str, dict[str, Point]] = {}
     for match, figure in found:
         if match["case"] == first and match["beside"] != "link":
@@ -205,7 +211,16 @@ def iozone(figures: Sequence[Figure]) -> list[str]:
     for operation, targets in rates.items():
         maps = [HeatMap(f"{operation}, {name}", cells) for name, cells in targets.items()]
         lines += drawn(f"iozone-{operation}", f"The matrix: {operation}", heat.render(maps))
-    return lines
+    return lines + _cached(rates.get(CACHED, {}))
+
+
+def _cached(targets: Mapping[str, Mapping[tuple[str, str], float]]) -> list[str]:
+    """Returns the fastest reads from the page cache, which no storage can exceed, beside the fastest cell of 2009."""
+    rates = [rate for cells in targets.values() for rate in cells.values()]
+    if not rates:
+        return []
+    said = f"The fastest reads from the page cache (`{CACHED}`): {short(max(rates) / 1e6)} MB/s"
+    return [f"{said}; in 2009: {CACHED_2009}.", ""]
 
 
 def analysts(figures: Sequence[Figure]) -> list[str]:

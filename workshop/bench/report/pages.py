@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 
 from bench import results_md
-from bench.report import marked, overview, published, store, worth
+from bench.part import Part
+from bench.report import guide, marked, overview, published, store, worth
 from bench.report.overview import Strip
-from bench.results_md import BENCH, PARTS, Part
+from bench.results_md import BENCH, PARTS
 
 SUMMARY = os.path.join(BENCH, "RESULTS.md")
 PAGES_DIR = published.PAGES_DIR
@@ -89,8 +90,8 @@ def pages() -> list[Page]:
 
 
 def write() -> str:
-    """Writes the pages of parts in workshop/bench/out, then the summary, the rounds in the README, and what documents
-    calculate from the pages; returns the summary's path."""
+    """Writes the pages of parts in workshop/bench/out, then the summary, the charts of the guide, the rounds in the README, and
+    what documents calculate from the pages; returns the summary's path."""
     os.makedirs(PAGES_DIR, exist_ok=True)
     why = results_md.reasons()
     contents = {part.key: store.load(part.key) for part in PARTS}

@@ -37,6 +37,8 @@ def test_a_normal_run_varies_one_thing_at_a_time_and_a_full_one_everything() -> 
     assert str(first) == "1gbit, 6 nodes, 512MiB in 4KiB, buffered"
     for other in others:
         assert sum(mine != theirs for mine, theirs in zip(vars(first).values(), vars(other).values(), strict=True)) == 1
+    assert {case.size_bytes for case in others} == set(table51.SIZES_BYTES)
+    assert first.key == documents.OF_THE_THESIS
     assert len(list(table51.cases(FULL))) == 2 * 3 * 3 * 3 * 2
     assert len(list(table51.cases(QUICK))) == 1
     assert len({case.key for case in table51.cases(FULL)}) == 108
@@ -187,6 +189,28 @@ def test_the_matrix_is_a_heat_map_for_each_order_and_target(tmp_path) -> None:
     ]
     drawing = (tmp_path / "iozone-read.svg").read_text()
     assert drawing.count(heat.SHADES[0]) == drawing.count(heat.SHADES[-1]) == len(cells)
+
+
+def test_the_matrix_over_links_stands_beside_the_others_and_caches_beside_those_of_2009(tmp_path) -> None:
+    figures = [
+        Figure(f"iozone/{run}/fio/{order}/64KiB/4KiB/cold", order, "bytes/s", None, {name: [rate]})
+        for order, rate in (("read", 1e8), ("cached", 5e9))
+        for run, name in (("matrix", "drive"), ("lab", "drive, links"))
+    ]
+    lines = documents.iozone(figures)
+    assert "The fastest reads from the page cache (`cached`): 5 000 MB/s; in 2009: 4 036 MB/s." in lines
+    drawing = (tmp_path / "iozone-read.svg").read_text()
+    assert "read, drive (MiB/s)" in drawing and "read, drive, links (MiB/s)" in drawing
+
+
+def test_the_chart_of_the_table_is_that_of_the_thesis_case_whatever_was_measured_first(tmp_path) -> None:
+    other = table51.Case(nodes=2)
+    results = {name: [{key: 1e6 for key in rows[0]}] for name, rows in table_results().items()}
+    figures = [*table51.figures_of(other, results, 110.0), *table51.figures_of(table51.Case(), table_results(), 110.0)]
+    alone = documents.thesis_table(list(table51.figures_of(table51.Case(), table_results(), 110.0)))
+    drawing = (tmp_path / "thesis-table.svg").read_text()
+    assert documents.thesis_table(figures)[0] == alone[0]
+    assert (tmp_path / "thesis-table.svg").read_text() == drawing
 
 
 def test_engines_and_orders_cover_the_further_tests_of_iozone() -> None:

@@ -13,7 +13,7 @@ import pytest
 import bench
 from bench import results_md
 from bench.probe import stand
-from bench.report import overview, pages
+from bench.report import overview, pages, storage_tables
 from bench.report.overview import Mark, Strip
 from cheetah.bench.figure import Figure
 from lab import relay
@@ -74,6 +74,20 @@ def test_each_page_of_the_published_results_has_a_row() -> None:
     assert [page.part.key for page in found if not page.text.startswith(f"# {page.part.title}\n")] == []
     there = {name.removesuffix(".md") for name in os.listdir(pages.PAGES_DIR)}
     assert there == {page.part.key for page in found} | {pages.MACHINE}
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a page by their titles, of any depth; a title alone belongs to the sections below it."""
+    found = re.split(r"^#+ (.*)$", text, flags=re.M)[1:]
+    return {title: body for title, body in zip(found[::2], found[1::2], strict=True) if body.strip()}
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.part.key)
+def test_each_section_of_a_page_has_a_row_unless_it_is_written_by_hand(page: pages.Page) -> None:
+    with open(storage_tables.MORE, encoding="utf-8") as file:
+        by_hand = sections(file.read())
+    found = {title: body for title, body in sections(page.text).items() if title not in by_hand}
+    assert found and [title for title, body in found.items() if not re.search(r"^\| .*\d", body, re.M)] == []
 
 
 def test_the_summary_is_that_of_the_pages_and_fits_on_a_screen() -> None:
