@@ -89,7 +89,7 @@ DOCUMENTS = (
         "File systems on the same disk",
         "Seven steps of an examination on each file system, on the model of a 7,200 rpm disk, and on a drive over three nodes on this "
         "machine. A write that is cut off leaves data and parity of RAID 5 apart (the write hole), whatever the file system; "
-        "Cheetah's parity finds such pages by their digests (docs/design/loss.md).",
+        "Cheetah's map says which regions are being written, and its parity is compared with digests (docs/guide/layouts.md).",
         more=documents.filesystems,
         module="bench.documents.filesystems",
         long=True,
