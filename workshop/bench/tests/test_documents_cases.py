@@ -11,6 +11,7 @@ import pytest
 from bench import results_md
 from bench.documents import guest_filesystems, guest_table, large, md, models
 from bench.documents.filesystems import STEPS
+from bench.harness import writeback
 from bench.harness.cases import chosen
 from bench.parts import thesis
 from bench.settings import Settings
@@ -41,6 +42,18 @@ def test_cases_are_chosen_by_words_of_their_names_and_all_without_words() -> Non
 def test_a_part_with_cases_measures_those_that_are_chosen(key: str) -> None:
     __import__(results_md.module_of(key))
     assert "chosen(" in inspect.getsource(sys.modules[results_md.module_of(key)])
+
+
+@pytest.mark.parametrize(("in_bytes", "ratio"), [("0", "20"), ("4096", "0")])
+def test_the_kernel_writes_back_as_before_once_a_measurement_has_ended(tmp_path, in_bytes: str, ratio: str) -> None:
+    files = {writeback.BYTES: in_bytes, writeback.RATIO: ratio}
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    with pytest.raises(KeyboardInterrupt), writeback.unwritten_at_most(MIB, tmp_path):
+        assert (tmp_path / writeback.BYTES).read_text() == str(MIB)
+        raise KeyboardInterrupt
+    in_force = writeback.RATIO if in_bytes == "0" else writeback.BYTES
+    assert (tmp_path / in_force).read_text().strip() == files[in_force]
 
 
 def test_an_array_is_a_multiple_of_one_disk_on_the_same_way() -> None:
