@@ -12,7 +12,7 @@ from bench.report.bars import Bars
 from bench.report.heat import HeatMap
 from bench.report.plot import Panel, Point, Series
 from bench.report.prefetching import PLOTS_DIR
-from bench.report.storage_tables import STEPS, THEIRS
+from bench.report.storage_tables import STEPS, THEIR_TIMES, THEIRS
 from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
 from cheetah.bench.units import short
@@ -21,6 +21,18 @@ from cheetah.bench.units import short
 THESIS_SHARES = {"write": 0.74, "rewrite": 0.74, "read": 0.71, "reread": 0.71}
 NRD_SHARES = {"write": 0.25, "read": 0.22}
 LINK_BYTES_PER_S = {"1gbit": 1e9 / 8, "100mbit": 1e8 / 8}
+# Table 5.1 of the thesis, of its disk and of its drive, in KiB/s as IOzone prints them.
+THESIS_KIB_PER_S = {
+    "write": (24_026, 92_309),
+    "rewrite": (25_788, 92_628),
+    "read": (26_568, 88_768),
+    "reread": (26_487, 88_357),
+    "random-read": (396, 9_065),
+    "random-write": (495, 10_501),
+    "backward": (5_071, 18_216),
+    "strided": (5_243, 7_834),
+}
+THESIS_DISK, DRIVE = "IDE disk (model)", "drive"
 # The case of the thesis, in the ids of figures.
 OF_THE_THESIS = "1gbit/6/512MiB/4KiB/buffered"
 TABLE = re.compile(r"thesis-table/(?P<case>[^/]+/\d+/\w+/\w+/\w+)/(?P<row>[\w-]+)/(?P<beside>.*)")
@@ -70,7 +82,23 @@ def thesis_table(figures: Sequence[Figure]) -> list[str]:
         Bars(title, "MiB/s", {row: rows[row] for row in chosen if row in rows}) for title, chosen in GROUPS.items()
     ]
     lines = drawn("thesis-table", "Table 5.1 as in figures 5.2 to 5.4", bars.render(charts))
+    lines = [*_beside_the_thesis(rows), *lines]
     return lines + _shares([(match, figure) for match, figure in found if match["beside"] == "link"])
+
+
+def _beside_the_thesis(rows: Mapping[str, Mapping[str, Point]]) -> list[str]:
+    """Returns the rates of the thesis's case beside those of the thesis."""
+    lines = ["Medians beside the thesis's table 5.1, MiB/s:", ""]
+    lines += [f"| | drive | {THESIS_DISK} | ratio | the thesis: drive | disk | ratio |", "|---" + "|---:" * 6 + "|"]
+    for row, rates in rows.items():
+        if not {DRIVE, THESIS_DISK} <= rates.keys():
+            continue
+        ours, disk = rates[DRIVE].middle, rates[THESIS_DISK].middle
+        their_disk, theirs = (kib / 1024 for kib in THESIS_KIB_PER_S[row])
+        cells = [short(ours), short(disk), f"{ours / disk:.2f}" if disk else ""]
+        cells += [short(theirs), short(their_disk), f"{theirs / their_disk:.2f}"]
+        lines.append(f"| {row.replace('-', ' ')} | {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def _shares(found: Sequence[tuple[re.Match[str], Figure]]) -> list[str]:
@@ -143,7 +171,7 @@ def arrays(figures: Sequence[Figure]) -> list[str]:
 
 
 def _times(figures: Sequence[Figure]) -> list[str]:
-    """Returns the times; the one disk, which each run measures, has all its rounds."""
+    """Returns the times, above those of 2009; the one disk, which each run measures, has all its rounds."""
     seconds: dict[str, dict[str, list[float]]] = {}
     for figure in figures:
         if match := ARRAY.fullmatch(figure.id):
@@ -153,6 +181,8 @@ def _times(figures: Sequence[Figure]) -> list[str]:
     lines.append("|---" + "|---:" * len(STEPS) + "|")
     for name, steps in seconds.items():
         lines.append(f"| {name} | {' | '.join(spread(steps[step]) if step in steps else '' for step in STEPS)} |")
+    for name, times in THEIR_TIMES:
+        lines.append(f"| 2009, image of 38 GB: {name} | {' | '.join(map(short, times))} |")
     return [*lines, ""]
 
 

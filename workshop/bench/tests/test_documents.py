@@ -9,7 +9,7 @@ import pytest
 from bench.documents import applications, arrays, filesystems, harnessed, iozone, policies, table51
 from bench.documents.places import DESKTOP, DRIVE, IDE, LOCAL
 from bench.parts import thesis
-from bench.report import documents, heat, prefetching
+from bench.report import documents, heat, prefetching, storage_tables
 from bench.scratch import Scratch
 from bench.settings import Settings
 from bench.tools import extend, reader
@@ -126,7 +126,31 @@ def test_arrays_are_shown_beside_those_of_2009() -> None:
     lines = documents.arrays(figures)
     assert "| RAID (model) | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |" in lines
     assert sum(line.startswith("| 2009: ") for line in lines) == 5
+    assert sum(line.startswith("| 2009, image of 38 GB: ") for line in lines) == 6
     assert any(line.startswith("| one disk (model) | 4") for line in lines), "its times"
+
+
+def test_times_of_2009_have_the_speed_ups_of_2009() -> None:
+    (_, disk), *others = storage_tables.THEIR_TIMES
+    assert [name for name, _ in others] == [name for name, _ in storage_tables.THEIRS]
+    others_than_stated = [
+        (name, step)
+        for (name, times), (_, ratios) in zip(others, storage_tables.THEIRS, strict=True)
+        for step, time, of_disk, ratio in zip(storage_tables.STEPS, times, disk, ratios, strict=True)
+        if of_disk / time != pytest.approx(ratio, abs=0.006)
+    ]
+    # The article states 1.53 there, as in the row below; its times give 1.57.
+    assert others_than_stated == [(storage_tables.THEIRS[3][0], "foremost")]
+
+
+def test_the_rates_of_the_thesis_have_its_ratios_and_stand_beside_ours(tmp_path) -> None:
+    assert set(documents.THESIS_KIB_PER_S) == {key for key, _, _ in thesis.TABLE}
+    for key, _, ratio in thesis.TABLE:
+        disk, drive = documents.THESIS_KIB_PER_S[key]
+        assert drive / disk == pytest.approx(ratio, rel=0.01)
+    assert (documents.DRIVE, documents.THESIS_DISK) == (DRIVE, IDE)
+    lines = documents.thesis_table(list(table51.figures_of(table51.Case(), table_results(), 110.0)))
+    assert "| write | 90.5 | 24.5 | 3.69 | 90.1 | 23.5 | 3.84 |" in lines
 
 
 def test_the_fastest_stripe_unit_of_each_step_is_named() -> None:

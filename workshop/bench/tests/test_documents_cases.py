@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bench import results_md
-from bench.documents import guest_filesystems, guest_table, large, md, models
+from bench.documents import guest_filesystems, guest_table, large, md, models, places
 from bench.documents.filesystems import STEPS
 from bench.harness import writeback
 from bench.harness.cases import chosen
@@ -80,6 +80,11 @@ def test_disks_of_a_guest_are_files_that_no_cache_is_in_front_of() -> None:
     assert options[::2] == ["-drive"] * 2 and all("cache=none" in option for option in options[1::2])
 
 
+def test_every_model_says_so_where_it_stands_in_a_row() -> None:
+    names = (*places.MODELS, md.OURS, md.MD, models.MEASURED, models.OFF, models.NOTHING)
+    assert [name for name in names if "(model)" not in name] == []
+
+
 def stated() -> dict[str, disk.Allowed]:
     """What is allowed, as for a data sheet that states 100 of everything."""
     return {what: disk.Allowed("MB/s", 95.0, 105.0) for what in disk.JOBS}
@@ -97,7 +102,8 @@ def test_a_model_meets_its_data_sheet_within_what_is_allowed() -> None:
 
 def test_what_the_program_takes_is_compared_with_the_fastest_model() -> None:
     results = {
-        name: [dict.fromkeys(disk.JOBS, per_s)] for name, per_s in (("ide", 75.0), ("velociraptor", 140.0), ("zero", 10_000.0))
+        name: [dict.fromkeys(disk.JOBS, per_s)]
+        for name, per_s in (("ide", 75.0), ("velociraptor", 140.0), ("zero", 10_000.0))
     }
     *rates, overhead = models.overhead(results)
     assert len(rates) == len(disk.JOBS)
