@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.report import pages
+from bench.report import pages, worth
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 CLAIM = re.compile(
@@ -17,6 +17,12 @@ CLAIM = re.compile(
     r"|\d[\d,.]*\s(?:×|times\s(?:as|faster|slower|longer))"
     r"|\b(?:twice|half|third|quarter|tenth)\s(?:as|the)\s(?:fast|slow|long|rate)"
 )
+# A claim that is a rate, rather than a ratio, which may be calculated.
+RATE = re.compile(
+    r"(?P<number>\d[\d,.]*)\s(?:[KMGT]i?B/s|[KMG]i?B\sa\ssecond|(?:files|reads|writes|requests|packets)\sa\ssecond)"
+)
+# Rates of disks that nobody measured here.
+OF_MAKERS = {f"{rate:,} MB/s" for rate in worth.DISKS_MB_PER_S.values()}
 # A link to a page of the results; its title is the beginning of a row.
 LINK = re.compile(r'\]\([^)\s"]*workshop/bench/results/(?P<page>[\w-]+)\.md(?:\s"(?P<row>[^"]*)")?\)')
 # Sections whose figures are no results of the benchmark.
@@ -59,6 +65,25 @@ def test_a_section_with_a_figure_of_speed_points_to_a_row(path: str) -> None:
         if claims and (path, heading) not in OTHER:
             linked = [link["row"] for link in LINK.finditer(text)]
             assert any(linked), f"{path}, {heading}: no link with a row as its title says where {claims} come from"
+
+
+def linked_rows(text: str) -> str:
+    """Returns the rows that a text points to, without the marks between thousands."""
+    found = []
+    for link in LINK.finditer(text):
+        page = read(os.path.join(pages.PAGES_DIR, f"{link['page']}.md"))
+        found += [line for line in page.splitlines() if link["row"] and line.startswith(f"| {link['row']}")]
+    return re.sub(r"[ ,]", "", "\n".join(found))
+
+
+@pytest.mark.parametrize("path", documents())
+def test_a_rate_is_in_a_row_that_its_section_points_to(path: str) -> None:
+    for heading, text in sections(read(path)):
+        rows = linked_rows(text)
+        for found in RATE.finditer(text):
+            number = found["number"].replace(",", "")
+            is_there = re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", rows)
+            assert is_there or (path, heading) in OTHER or found[0] in OF_MAKERS, f"{path}, {heading}: {found[0]}"
 
 
 @pytest.mark.parametrize("path", documents())
