@@ -95,7 +95,8 @@ impl Carver {
             self.counts.invalid += 1;
             return Ok(());
         }
-        let left = (WASTE * device.geometry().size).saturating_sub(self.wasted_bytes).max(BYTES_MAX_AT_LEAST);
+        let budget_bytes = WASTE.saturating_mul(device.geometry().size);
+        let left = budget_bytes.saturating_sub(self.wasted_bytes).max(BYTES_MAX_AT_LEAST);
         let whole = format.bytes_max().min(device.geometry().size.saturating_sub(offset));
         let mut reader = Reader::new(device, offset, whole.min(left));
         let len = match end(&mut reader, format).await {

@@ -1,5 +1,6 @@
 //! Reading a file of unknown length, from its beginning on.
 
+use cheetah_device::around::read_beginning;
 use cheetah_device::{ByteRange, DynDevice, Result};
 use crc_fast::{CrcAlgorithm, Digest};
 use memchr::memmem;
@@ -35,7 +36,8 @@ impl<'a> Reader<'a> {
         self.len
     }
 
-    /// Up to `len` bytes from `at` on, and at most as many as are read at a time: fewer at the end only.
+    /// Up to `len` bytes from `at` on, and at most as many as are read at a time: fewer at the end only. More is read than that, and only
+    /// what is asked for has to be readable.
     pub async fn up_to(&mut self, at: u64, len: u64) -> Result<&[u8]> {
         let len = len.min(WINDOW_BYTES_MAX).min(self.len.saturating_sub(at));
         let (begin, end) = (self.at, self.at + self.window.len() as u64);
@@ -44,9 +46,12 @@ impl<'a> Reader<'a> {
             let more = if reads_on { 2 * (end - begin) } else { 0 };
             let window = more.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX).max(len);
             let range = ByteRange::new(self.begin + at, window.min(self.len - at));
-            self.window = self.device.read(range).await?.into_bytes().into();
-            self.bytes_read += range.len;
-            self.at = at;
+            let (bytes, failed) = read_beginning(self.device, range).await?;
+            if let Some(error) = failed.filter(|_| (bytes.len() as u64) < len) {
+                return Err(error);
+            }
+            self.bytes_read += bytes.len() as u64;
+            (self.at, self.window) = (at, bytes);
         }
         let start = usize::try_from(at.saturating_sub(self.at)).unwrap_or(usize::MAX);
         let end = start.saturating_add(len as usize);

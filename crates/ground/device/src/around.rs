@@ -27,14 +27,36 @@ pub async fn read_around(device: &DynDevice, range: ByteRange) -> Result<Vec<Pie
     while let Some((range, cuts)) = todo.pop() {
         match (device.read(range).await, RETRY_BYTES.get(cuts)) {
             (Err(error), _) if !is_local(&error) => return Err(error),
-            (Err(_), Some(piece)) => {
-                let smaller: Vec<_> = range.split_at_multiples(*piece).map(|piece| (piece, cuts + 1)).collect();
-                todo.extend(smaller.into_iter().rev());
-            }
+            (Err(_), Some(piece)) => todo.extend(smaller(range, *piece, cuts + 1)),
             (read, _) => pieces.push((range, read)),
         }
     }
     Ok(pieces)
+}
+
+/// Reads a range from its beginning on, up to the first sector that cannot be read. Returns the bytes, and why they are not all.
+///
+/// # Errors
+///
+/// As [`read_around`].
+pub async fn read_beginning(device: &DynDevice, range: ByteRange) -> Result<(Vec<u8>, Option<Error>)> {
+    let mut bytes = Vec::new();
+    let mut todo = vec![(range, 0)];
+    while let Some((range, cuts)) = todo.pop() {
+        match (device.read(range).await, RETRY_BYTES.get(cuts)) {
+            (Ok(data), _) => data.runs().for_each(|run| bytes.extend_from_slice(run)),
+            (Err(error), _) if !is_local(&error) => return Err(error),
+            (Err(_), Some(piece)) => todo.extend(smaller(range, *piece, cuts + 1)),
+            (Err(error), None) => return Ok((bytes, Some(error))),
+        }
+    }
+    Ok((bytes, None))
+}
+
+/// The pieces of a range that could not be read at once, the last one first.
+fn smaller(range: ByteRange, piece_bytes: u64, cuts: usize) -> impl Iterator<Item = (ByteRange, usize)> {
+    let pieces: Vec<_> = range.split_at_multiples(piece_bytes).map(|piece| (piece, cuts)).collect();
+    pieces.into_iter().rev()
 }
 
 /// Whether an error concerns only the range, and not the rest of the device.
@@ -102,10 +124,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_beginning_of_a_range_ends_at_the_first_sector_that_fails() {
+        for (bad, len) in [(70_000, 69_632), (0, 0), ((1 << 20) - 1, (1 << 20) - 512)] {
+            let device: DynDevice = Arc::new(Disk { bad: ByteRange::new(bad, 1), error: unreadable() });
+            let (bytes, why) = read_beginning(&device, ByteRange::new(0, 1 << 20)).await.unwrap();
+            assert_eq!((bytes.len(), why), (len, Some(unreadable())), "{bad}");
+            let before = read_beginning(&device, ByteRange::new(0, len as u64)).await.unwrap();
+            assert_eq!(before, (vec![7; len], None), "{bad}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_device_that_is_gone_fails_at_once() {
         let range = ByteRange::new(0, 512);
         let error = Error::Lost { device: "node 10.0.0.7".into(), range, why: "it was stopped".into() };
         let device: DynDevice = Arc::new(Disk { bad: range, error: error.clone() });
-        assert_eq!(read_around(&device, ByteRange::new(0, 1 << 20)).await.err(), Some(error));
+        assert_eq!(read_around(&device, ByteRange::new(0, 1 << 20)).await.err(), Some(error.clone()));
+        assert_eq!(read_beginning(&device, ByteRange::new(0, 1 << 20)).await, Err(error));
     }
 }

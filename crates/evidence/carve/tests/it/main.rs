@@ -9,8 +9,8 @@ mod unpack;
 use std::sync::Arc;
 
 use cheetah_carve::{Carver, Counts, Format, length};
-use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
 use proptest::prelude::*;
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -24,6 +24,33 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 fn device(content: Vec<u8>) -> DynDevice {
     Arc::new(Memory::new(content))
+}
+
+/// A device with a range that cannot be read.
+struct Scratched {
+    inner: Memory,
+    bad: ByteRange,
+    error: Error,
+}
+
+impl Scratched {
+    fn new(content: Vec<u8>, bad: ByteRange) -> Self {
+        let error = Error::Unreadable { device: "disk".into(), range: bad, why: "bad sector".into() };
+        Self { inner: Memory::new(content), bad, error }
+    }
+}
+
+impl Device for Scratched {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.bad.intersection(range) {
+            Some(_) => Io::fail(self.error.clone()),
+            None => self.inner.read(range),
+        }
+    }
 }
 
 fn carved(content: Vec<u8>, offset: usize, format: Format) -> Option<u64> {
@@ -106,6 +133,21 @@ async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
         rows,
         ["offset,length,format", &format!("1000,{},png", png.len()), &format!("{gif_at},{},gif", gif.len())]
     );
+}
+
+#[tokio::test]
+async fn a_file_in_front_of_a_sector_that_cannot_be_read_is_saved_and_one_over_it_is_counted() {
+    let png = files::all().into_iter().find(|(format, _)| *format == Format::Png).unwrap().1;
+    let bad = (png.len() as u64).next_multiple_of(512);
+    for (bad, expected) in [(bad, (1, 0)), (bad - 512, (0, 1))] {
+        let content = [png.clone(), noise(2, 4000)].concat();
+        let device: DynDevice = Arc::new(Scratched::new(content, ByteRange::new(bad, 512)));
+        let folder = tempfile::tempdir().unwrap();
+        let mut carver = Carver::new(folder.path()).unwrap();
+        carver.carve(&device, 0, Format::Png).await.unwrap();
+        let counts = carver.finish().unwrap();
+        assert_eq!((counts.files, counts.unreadable), expected, "{bad}");
+    }
 }
 
 proptest! {
