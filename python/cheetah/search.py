@@ -42,15 +42,16 @@ class Pattern:
 @dataclass(frozen=True)
 class Inside:
     """What became of compressed data so far. `streams` with `bytes` were unpacked and searched, with `hits`: `cut` of them up to a limit of
-    size, growth or depth, `damaged` up to the damage, or with a wrong checksum, and `unreadable` up to where the source cannot be read.
-    At `invalid` places that looked like the beginning of compressed data, nothing could be unpacked. `finished` says whether all
-    were searched."""
+    size, growth, depth or hits, `damaged` up to the damage, or with a wrong checksum, and `unreadable` up to where the source cannot be
+    read. `given_up` places were not searched: there were too many, or those before cost too much. At `invalid` places that looked like
+    the beginning of compressed data, nothing could be unpacked. `finished` says whether the search of them has ended."""
 
     streams: int
     bytes: int
     hits: int
     cut: int
     damaged: int
+    given_up: int
     unreadable: int
     invalid: int
     finished: bool
@@ -103,7 +104,8 @@ class Coverage:
     @property
     def complete(self) -> bool:
         """Whether every byte was searched, and all compressed data that are searched could be read."""
-        inside_complete = self.inside is None or (self.inside.finished and self.inside.unreadable == 0)
+        inside = self.inside
+        inside_complete = inside is None or (inside.finished and inside.unreadable == 0 and inside.given_up == 0)
         return self.searched_bytes == self.size_bytes and inside_complete
 
 

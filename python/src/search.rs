@@ -85,7 +85,7 @@ type Gap = (u64, u64, &'static str, String);
 type Pattern = (&'static str, String, Vec<String>, u64);
 /// What became of compressed data: the streams that were searched, their bytes, the hits in them, the streams that were cut at a limit,
 /// that are damaged, and that cannot be read, the places where nothing could be unpacked, and whether all were searched.
-type OfInside = (u64, u64, u64, u64, u64, u64, u64, bool);
+type OfInside = (u64, u64, u64, u64, u64, u64, u64, u64, bool);
 /// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns;
 /// what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are searched.
 type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>);
@@ -131,7 +131,7 @@ impl Progress {
         if let Some(inside) = &mut self.inside
             && let Some(streams) = inside.streams.take()
         {
-            inside.counts.cut = streams.left_out();
+            inside.counts.given_up = streams.left_out();
             inside.results = streams.search(&inside.device, search, workers);
         }
     }
@@ -247,8 +247,8 @@ impl Hits {
         let gaps = outcome.gaps().iter();
         let gaps = gaps.map(|gap| (gap.range.offset, gap.range.len, state(gap.state), gap.why.to_string()));
         let inside = inside.map(|(counts, is_finished)| {
-            let Counts { streams, bytes, hits, cut, damaged, invalid, unreadable } = counts;
-            (streams, bytes, hits, cut, damaged, unreadable, invalid, is_finished)
+            let Counts { streams, bytes, hits, cut, damaged, given_up, invalid, unreadable } = counts;
+            (streams, bytes, hits, cut, damaged, given_up, unreadable, invalid, is_finished)
         });
         let (read, unreadable, unread) = (bytes(State::Read), bytes(State::Unreadable), bytes(State::Unread));
         Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside))

@@ -3,7 +3,8 @@
 //! Such data may be cut short, overwritten in the middle, or made to take as much memory and time as possible: what was unpacked up to
 //! there counts, and it is said why it ends.
 
-use cheetah_device::{DynDevice, Result};
+use cheetah_device::around::is_local;
+use cheetah_device::{DynDevice, Error, Result};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use crate::archives::{ZIP_FILE_BYTES, ZIP_STREAMED, ZIP_SUMS, gzip_header};
@@ -16,6 +17,9 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Data that grow by more than this, beyond the first mebibyte, are cut: text grows by 3 to 20.
 const GROWTH_MAX: u64 = 256;
 const GROWTH_FREE_BYTES: u64 = 1 << 20;
+/// Data that take more than this many times what they hold, beyond the first 64 KiB, are cut: only blocks without content do, and flushes.
+const SHRINK_MAX: u64 = 8;
+const SHRINK_FREE_BYTES: u64 = 64 << 10;
 /// The flag of a file in a ZIP archive that is encrypted.
 const ZIP_ENCRYPTED: u16 = 1;
 
@@ -41,6 +45,8 @@ pub enum End {
     Damaged,
     /// Where the device cannot be read.
     Unreadable,
+    /// Where they should begin: there are no such data.
+    Nothing,
 }
 
 /// What compressed data hold.
@@ -50,6 +56,8 @@ pub struct Unpacked {
     pub bytes: Vec<u8>,
     /// Where they end.
     pub end: End,
+    /// How many bytes were read for that.
+    pub read_bytes: u64,
 }
 
 /// The deflated data, and the checksum that is expected of what they hold.
@@ -68,21 +76,26 @@ enum Sum {
     Behind { mark: &'static [u8] },
 }
 
-/// Unpacks the data at an offset, up to `bytes_max` bytes; `None` if no such data begin there.
-pub async fn unpack(device: &DynDevice, offset: u64, packing: Packing, bytes_max: usize) -> Option<Unpacked> {
+/// Unpacks the data at an offset, up to `bytes_max` bytes.
+///
+/// # Errors
+///
+/// If the device fails as a whole.
+pub async fn unpack(device: &DynDevice, offset: u64, packing: Packing, bytes_max: usize) -> Result<Unpacked> {
     let mut reader = Reader::new(device, offset, PACKED_BYTES_MAX);
-    match begin(&mut reader, packing).await {
-        Ok(Some(data)) => Some(inflate(&mut reader, &data, bytes_max).await).filter(|unpacked| !unpacked.is_nothing()),
-        Ok(None) => None,
-        Err(_) => Some(Unpacked { bytes: Vec::new(), end: End::Unreadable }),
-    }
+    let (bytes, end) = match begin(&mut reader, packing).await {
+        Ok(Some(data)) => inflate(&mut reader, &data, bytes_max).await?,
+        Ok(None) => (Vec::new(), End::Nothing),
+        Err(error) => (Vec::new(), unreadable(error)?),
+    };
+    // Not even the first byte was valid.
+    let end = if bytes.is_empty() && end == End::Damaged { End::Nothing } else { end };
+    Ok(Unpacked { bytes, end, read_bytes: reader.bytes_read() })
 }
 
-impl Unpacked {
-    /// Whether not even the first byte was valid.
-    fn is_nothing(&self) -> bool {
-        self.bytes.is_empty() && self.end == End::Damaged
-    }
+/// The end of data that cannot be read there, unless the device fails as a whole.
+fn unreadable(error: Error) -> Result<End> {
+    if is_local(&error) { Ok(End::Unreadable) } else { Err(error) }
 }
 
 /// The data behind the header.
@@ -105,11 +118,15 @@ fn in_zip(head: &[u8]) -> Option<Data> {
     (flags & ZIP_ENCRYPTED == 0).then_some(Data { begin, sum })
 }
 
-async fn inflate(reader: &mut Reader<'_>, data: &Data, bytes_max: usize) -> Unpacked {
+/// The bytes that the data hold, and where they end.
+async fn inflate(reader: &mut Reader<'_>, data: &Data, bytes_max: usize) -> Result<(Vec<u8>, End)> {
     let (mut inflater, mut crc) = (Decompress::new(matches!(data.sum, Sum::Own)), Crc::new());
     let (mut bytes, mut piece, mut at) = (Vec::new(), vec![0; PIECE_BYTES], data.begin);
     let end = loop {
-        let Ok(packed) = reader.some(at).await else { break End::Unreadable };
+        let packed = match reader.some(at).await {
+            Ok(packed) => packed,
+            Err(error) => break unreadable(error)?,
+        };
         let (read, written) = (inflater.total_in(), inflater.total_out());
         let status = inflater.decompress(packed, &mut piece, FlushDecompress::None);
         let (read, written) = (inflater.total_in() - read, inflater.total_out() - written);
@@ -118,34 +135,37 @@ async fn inflate(reader: &mut Reader<'_>, data: &Data, bytes_max: usize) -> Unpa
         crc.update(new);
         bytes.extend_from_slice(new);
         at += read;
-        let allowed = GROWTH_FREE_BYTES + GROWTH_MAX * (at - data.begin);
+        let (packed_bytes, len) = (at - data.begin, bytes.len() as u64);
+        let is_beyond = len > GROWTH_FREE_BYTES + GROWTH_MAX * packed_bytes
+            || packed_bytes > SHRINK_FREE_BYTES + SHRINK_MAX * len
+            || bytes.len() >= bytes_max;
         match status {
-            Ok(Status::StreamEnd) => break checked(reader, at, &data.sum, crc.sum()).await,
+            Ok(Status::StreamEnd) => break checked(reader, at, &data.sum, crc.sum()).await?,
             Err(_) => break End::Damaged,
             // The device ends before the data do.
             Ok(_) if read == 0 && written == 0 => break End::Damaged,
-            Ok(_) if bytes.len() >= bytes_max || bytes.len() as u64 > allowed => break End::Cut,
+            Ok(_) if is_beyond => break End::Cut,
             Ok(_) => {}
         }
     };
     if bytes.len() > bytes_max {
         bytes.truncate(bytes_max);
-        return Unpacked { bytes, end: End::Cut };
+        return Ok((bytes, End::Cut));
     }
-    Unpacked { bytes, end }
+    Ok((bytes, end))
 }
 
 /// How data end that are valid up to `at`, and whose content has this checksum.
-async fn checked(reader: &mut Reader<'_>, at: u64, expected: &Sum, found: u32) -> End {
+async fn checked(reader: &mut Reader<'_>, at: u64, expected: &Sum, found: u32) -> Result<End> {
     let expected = match expected {
-        Sum::Own => return End::Whole,
+        Sum::Own => return Ok(End::Whole),
         Sum::Known(sum) => Some(*sum),
         Sum::Behind { mark } => match behind(reader, at, mark).await {
             Ok(sum) => sum,
-            Err(_) => return End::Unreadable,
+            Err(error) => return unreadable(error),
         },
     };
-    if expected == Some(found) { End::Whole } else { End::Damaged }
+    Ok(if expected == Some(found) { End::Whole } else { End::Damaged })
 }
 
 /// The checksum at `at`, or after the mark there; `None` if the device ends before.

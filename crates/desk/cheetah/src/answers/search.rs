@@ -124,10 +124,12 @@ pub struct KnownFile<'a> {
 pub struct Inside {
     /// The bytes that the streams hold.
     pub bytes: u64,
-    /// Streams that were searched up to a limit of size, growth or depth.
+    /// Streams that were searched up to a limit of size, growth, depth or hits.
     pub cut: u64,
     /// Streams that were searched up to where they are damaged, or that have a wrong checksum.
     pub damaged: u64,
+    /// Places that were not searched: there are too many, or too much was read and unpacked for those before.
+    pub given_up: u64,
     /// The number of hits in them, which `hits` includes.
     pub hits: u64,
     /// Places that look like the beginning of compressed data, where nothing can be unpacked.

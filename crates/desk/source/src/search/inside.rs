@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cheetah_carve::{End, Packing, unpack};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
+use bytes::Bytes;
 use cheetah_error::{Error, Result};
 use cheetah_search::seam::Window;
-use cheetah_search::{Batch, Compressed, Finder, Hit, InnerHit, PatternKind, Search};
-use futures::StreamExt as _;
+use cheetah_search::{Batch, Compressed, Finder, Hit, InnerHit, PatternKind, RunOptions, Search};
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, future};
 use tokio::task::JoinError;
 
 /// The most places that are remembered: more are no use, and take memory.
@@ -20,6 +21,13 @@ const STREAM_BYTES_MAX: usize = 64 << 20;
 const PLACE_BYTES_MAX: u64 = 512 << 20;
 /// How deep compressed data are looked for in compressed data.
 const DEPTH_MAX: usize = 4;
+/// The most memory that the hits of one place in the source take, and the most places within it that wait.
+const HITS_BYTES_MAX: usize = 256 << 20;
+const PLACES_WITHIN_MAX: usize = 1 << 20;
+/// As many times the size of the source are read and unpacked for all places in it, and this beside it. Compressed data do not lie in
+/// each other in the source, and text grows by 3 to 20.
+const WORK: u64 = 32;
+const WORK_FREE_BYTES: u64 = 1 << 30;
 
 /// The compressed data that a search has found.
 pub struct Streams {
@@ -49,10 +57,12 @@ pub struct Counts {
     pub bytes: u64,
     /// Hits in them.
     pub hits: u64,
-    /// Streams that were searched up to a limit of size, growth or depth.
+    /// Streams that were searched up to a limit of size, growth, depth or hits.
     pub cut: u64,
     /// Streams that were searched up to where they are damaged, or whose checksum is wrong.
     pub damaged: u64,
+    /// Places that were not searched: there are too many, or too much was read and unpacked for those before.
+    pub given_up: u64,
     /// Places where nothing can be unpacked.
     pub invalid: u64,
     /// Streams that were searched up to where the source cannot be read.
@@ -66,19 +76,35 @@ pub struct Inside {
     pub hits: Vec<InnerHit>,
     /// What became of the data.
     pub counts: Counts,
+    /// The bytes that were read and unpacked for that.
+    work_bytes: u64,
 }
 
 impl Counts {
     /// Adds those of another place.
     pub const fn add(&mut self, other: &Self) {
-        let Self { streams, bytes, hits, cut, damaged, invalid, unreadable } = other;
+        let Self { streams, bytes, hits, cut, damaged, given_up, invalid, unreadable } = other;
         self.streams += *streams;
         self.bytes += *bytes;
         self.hits += *hits;
         self.cut += *cut;
         self.damaged += *damaged;
+        self.given_up += *given_up;
         self.invalid += *invalid;
         self.unreadable += *unreadable;
+    }
+
+    /// Counts a place, and the stream of this length that ends like this.
+    fn note(&mut self, end: End, len: u64) {
+        self.streams += u64::from(end != End::Nothing);
+        self.bytes += len;
+        match end {
+            End::Whole => {}
+            End::Cut => self.cut += 1,
+            End::Damaged => self.damaged += 1,
+            End::Unreadable => self.unreadable += 1,
+            End::Nothing => self.invalid += 1,
+        }
     }
 }
 
@@ -115,7 +141,8 @@ impl Streams {
         self.found.extend(places.into_iter().take(room));
     }
 
-    /// Searches what the places in the device hold, several side by side. The results are in the order of the places.
+    /// Searches what the places in the device hold, several side by side. The results are in the order of the places. If those cost more
+    /// than the limit for all of them, the last result counts the rest as given up.
     pub fn search(
         self,
         device: &DynDevice,
@@ -123,13 +150,35 @@ impl Streams {
         workers: usize,
     ) -> BoxStream<'static, Result<Inside>> {
         let (device, search, compressed) = (device.clone(), search.clone(), self.compressed);
+        let device_bytes = device.geometry().size;
         let each = move |place| {
             let inside = inside(device.clone(), place, search.clone(), compressed.clone());
             // A task of its own, so that processors unpack side by side.
             async move { tokio::spawn(inside).await.map_err(ended)? }
         };
-        stream::iter(self.found).map(each).buffered(workers.max(1)).boxed()
+        let places = self.found.len() as u64;
+        let left = (work_bytes_max(device_bytes), 0);
+        let within_limits = move |(left_bytes, done): &mut (u64, u64), inside: Result<Inside>| {
+            // The results come in order, so it does not depend on the workers where the limit is.
+            let next = (*left_bytes > 0).then(|| {
+                inside.map(|mut inside| {
+                    *done += 1;
+                    *left_bytes = left_bytes.saturating_sub(inside.work_bytes);
+                    if *left_bytes == 0 {
+                        inside.counts.given_up += places - *done;
+                    }
+                    inside
+                })
+            });
+            future::ready(next)
+        };
+        stream::iter(self.found).map(each).buffered(workers.max(1)).scan(left, within_limits).boxed()
     }
+}
+
+/// The most bytes that are read and unpacked for all places in a source of this size.
+const fn work_bytes_max(source_bytes: u64) -> u64 {
+    source_bytes.saturating_mul(WORK).saturating_add(WORK_FREE_BYTES)
 }
 
 /// Compressed data that are to be unpacked.
@@ -151,7 +200,7 @@ async fn inside(
     compressed: Arc<[Option<Compressed>]>,
 ) -> Result<Inside> {
     let mut found = Inside::default();
-    let mut left_bytes = PLACE_BYTES_MAX;
+    let (mut left_bytes, mut left_room) = (PLACE_BYTES_MAX, HITS_BYTES_MAX);
     let mut next = vec![Next { device, place, offset: place.offset, way: kind_name(place.kind), depth: 1 }];
     while let Some(Next { device, place, offset, way, depth }) = next.pop() {
         let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(STREAM_BYTES_MAX);
@@ -159,27 +208,23 @@ async fn inside(
             found.counts.cut += 1;
             continue;
         }
-        let Some(unpacked) = unpack(&device, place.offset + place.before, packing(place.kind), bytes_max).await else {
-            found.counts.invalid += 1;
-            continue;
-        };
-        match unpacked.end {
-            End::Whole => {}
-            End::Cut => found.counts.cut += 1,
-            End::Damaged => found.counts.damaged += 1,
-            End::Unreadable => found.counts.unreadable += 1,
-        }
-        let len = unpacked.bytes.len() as u64;
+        let unpacked = unpack(&device, place.offset + place.before, packing(place.kind), bytes_max).await;
+        let unpacked = unpacked.map_err(Error::device("searching compressed data"))?;
+        let (end, len) = (unpacked.end, unpacked.bytes.len() as u64);
         left_bytes -= len;
-        found.counts.streams += 1;
-        found.counts.bytes += len;
-        let own = ByteRange::new(0, len);
-        let (window, scanner) = (Window { offset: 0, bytes: unpacked.bytes.into(), own }, search.clone());
-        let scanning = tokio::task::spawn_blocking(move || (scanner.scan(&window), window.bytes));
-        let (hits, bytes) = scanning.await.map_err(ended)?;
-        let (places, mut hits) = parted(&compressed, hits?);
-        // Blocks of known files lie at sectors of a disk.
-        hits.retain(|hit| search.patterns().get(hit.pattern).is_some_and(|pattern| pattern.kind != PatternKind::Block));
+        found.work_bytes = found.work_bytes.saturating_add(unpacked.read_bytes).saturating_add(len);
+        found.counts.note(end, len);
+        if end == End::Nothing {
+            continue;
+        }
+        let (scanner, kinds, bytes) = (search.clone(), compressed.clone(), Bytes::from(unpacked.bytes));
+        let scanning = tokio::task::spawn_blocking(move || (scanned(&scanner, &kinds, &bytes, left_room), bytes));
+        let (result, bytes) = scanning.await.map_err(ended)?;
+        let Scanned { mut places, hits, room_bytes, is_cut } = result?;
+        left_room = left_room.saturating_sub(room_bytes);
+        let left_out = places.len().saturating_sub(PLACES_WITHIN_MAX.saturating_sub(next.len()));
+        places.truncate(places.len() - left_out);
+        found.counts.cut += left_out as u64 + u64::from(is_cut && end != End::Cut);
         found.counts.hits += hits.len() as u64;
         let of_hit = |hit: Hit| InnerHit { offset, inside: format!("{way}-{}", hit.offset), hit };
         found.hits.extend(hits.into_iter().map(of_hit));
@@ -204,6 +249,44 @@ async fn inside(
 /// The error of a task that did not come to its end.
 fn ended(error: JoinError) -> Error {
     Error::failed(format!("searching compressed data: {error}"))
+}
+
+/// What was found in unpacked bytes.
+#[derive(Default)]
+struct Scanned {
+    places: Vec<Place>,
+    hits: Vec<Hit>,
+    /// What the hits take.
+    room_bytes: usize,
+    /// Whether the hits have no more room, so that the rest was not searched.
+    is_cut: bool,
+}
+
+/// Searches unpacked bytes, a part at a time as the source: then the same number of hits is too many, whatever holds the bytes.
+fn scanned(
+    search: &Search,
+    compressed: &[Option<Compressed>],
+    bytes: &Bytes,
+    room_bytes_max: usize,
+) -> Result<Scanned> {
+    let (mut found, overlap) = (Scanned::default(), search.overlap());
+    for own in ByteRange::new(0, bytes.len() as u64).split_at_multiples(RunOptions::PART_BYTES) {
+        if found.room_bytes >= room_bytes_max {
+            found.is_cut = true;
+            break;
+        }
+        let offset = own.offset.saturating_sub(overlap.before as u64);
+        let end = own.end().saturating_add(overlap.after as u64).min(bytes.len() as u64);
+        // Not truncated: indices of the bytes.
+        let part = bytes.slice(offset as usize..end as usize);
+        let (places, mut hits) = parted(compressed, search.scan(&Window { offset, bytes: part, own })?);
+        // Blocks of known files lie at sectors of a disk.
+        hits.retain(|hit| search.patterns().get(hit.pattern).is_some_and(|pattern| pattern.kind != PatternKind::Block));
+        found.room_bytes = hits.iter().map(Hit::room_bytes).fold(found.room_bytes, usize::saturating_add);
+        found.places.extend(places);
+        found.hits.extend(hits);
+    }
+    Ok(found)
 }
 
 /// Divides hits into beginnings of compressed data, and the others.
@@ -239,4 +322,41 @@ const fn packing(kind: Compressed) -> Packing {
 /// The name of the kind in a forensic path.
 fn kind_name(kind: Compressed) -> String {
     kind.name().to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::Order;
+
+    use super::*;
+
+    fn search(word: &str, context_bytes: usize) -> Search {
+        let encodings = vec!["utf-8".parse().unwrap()];
+        Search::new(&Order { words: vec![word.into()], encodings, context_bytes, ..Order::default() }).unwrap()
+    }
+
+    #[test]
+    fn unpacked_bytes_have_the_hits_of_a_search_that_sees_all_of_them_at_once() {
+        let search = search("Geheimnis", 20);
+        let part = RunOptions::PART_BYTES as usize;
+        let mut bytes = vec![b'.'; 3 * part + 7];
+        for at in [0, 100, part - 4, 2 * part - 9, 2 * part, 3 * part - 2] {
+            bytes[at..at + 9].copy_from_slice(b"Geheimnis");
+        }
+        let (bytes, own) = (Bytes::from(bytes), ByteRange::new(0, 3 * RunOptions::PART_BYTES + 7));
+        let at_once = search.scan(&Window { offset: 0, bytes: bytes.clone(), own }).unwrap();
+        let found = scanned(&search, &[], &bytes, usize::MAX).unwrap();
+        assert_eq!((found.hits.len(), found.hits == at_once, found.is_cut), (6, true, false));
+        let cut = scanned(&search, &[], &bytes, 1).unwrap();
+        assert_eq!((cut.hits.len(), cut.is_cut), (3, true), "those of the first part");
+    }
+
+    #[test]
+    fn more_hits_in_unpacked_bytes_than_a_part_of_the_source_may_have_are_found() {
+        let search = search("x", 0);
+        let bytes = Bytes::from(b"x.".repeat((1 << 20) + 10));
+        let own = ByteRange::new(0, bytes.len() as u64);
+        assert!(search.scan(&Window { offset: 0, bytes: bytes.clone(), own }).is_err());
+        assert_eq!(scanned(&search, &[], &bytes, usize::MAX).unwrap().hits.len(), (1 << 20) + 10);
+    }
 }

@@ -211,7 +211,7 @@ async fn search_inside(
     stop: &mut Stop,
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
-    let mut counts = Counts { cut: streams.left_out(), ..Counts::default() };
+    let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
     let mut found = streams.search(device, search, workers(args)).enumerate();
     loop {
         let next = tokio::select! {

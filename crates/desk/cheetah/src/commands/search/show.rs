@@ -108,6 +108,7 @@ impl Shown<'_> {
                 bytes: counts.bytes,
                 cut: counts.cut,
                 damaged: counts.damaged,
+                given_up: counts.given_up,
                 hits: counts.hits,
                 invalid: counts.invalid,
                 streams: counts.streams,
@@ -188,7 +189,7 @@ impl Shown<'_> {
             let unfinished = |places, what| {
                 Err(Failure::evidence(format!("{}: at {places} places, {what} to the end; see above", self.source)))
             };
-            let inside = self.inside.map_or(0, |counts| counts.unreadable);
+            let inside = self.inside.map_or(0, |counts| counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
                 0 if inside == 0 => Ok(()),
                 0 => unfinished(inside, "compressed data were not searched"),
@@ -254,13 +255,14 @@ fn known_lines(found: &known::Found) -> Vec<String> {
 }
 
 fn inside_line(counts: inside::Counts) -> String {
-    let inside::Counts { streams, bytes, hits, cut, damaged, invalid: _, unreadable } = counts;
+    let inside::Counts { streams, bytes, hits, cut, damaged, given_up, invalid: _, unreadable } = counts;
     let of_size = format!("{streams} {} with {}", if streams == 1 { "stream" } else { "streams" }, Size(bytes));
     let mut line = format!("  inside compressed data: {hits} {} in {of_size}", if hits == 1 { "hit" } else { "hits" });
     for (streams, what) in [
         (cut, "searched up to a limit"),
         (damaged, "up to where they are damaged, or with a wrong checksum"),
         (unreadable, "up to where the source cannot be read"),
+        (given_up, "not searched: they are too many, or too much was unpacked for those before"),
     ] {
         if streams > 0 {
             line += &format!("; {streams} {what}");
