@@ -84,7 +84,8 @@ type Gap = (u64, u64, &'static str, String);
 /// A pattern: its kind, itself, the encodings in which it was searched, and the number of its hits.
 type Pattern = (&'static str, String, Vec<String>, u64);
 /// What became of compressed data: the streams that were searched, their bytes, the hits in them, the streams that were cut at a limit,
-/// that are damaged, and that cannot be read, the places where nothing could be unpacked, and whether all were searched.
+/// and that are damaged, the places that were given up, the streams that cannot be read, the places where nothing could be unpacked, and
+/// whether the search of them has ended.
 type OfInside = (u64, u64, u64, u64, u64, u64, u64, u64, bool);
 /// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns;
 /// what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are searched.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
-use cheetah_image::Source;
+use cheetah_image::{Kind, Source};
 use cheetah_volume::formats::{Identified, identify};
 use cheetah_volume::partition::read_tables;
 
@@ -53,36 +53,61 @@ pub struct Volume {
     pub content: Identified,
 }
 
-/// Names the volumes of a source whose formats are known and not read. Reads some hundred KiB of each volume; nothing is
-/// returned if that takes longer than `patience`.
+/// Names the volumes of a source whose formats are known and not read. Reads some hundred KiB of each volume; that alone is
+/// said if it takes longer than `patience`.
 pub async fn unread_volumes(source: &Source, patience: Duration) -> Vec<UnreadVolume> {
     volumes_within(source, patience).await.iter().filter_map(unread).collect()
 }
 
-/// The [`volumes`] of a source; none if that takes longer than `patience`.
+/// The [`volumes`] of a source; only the source as a whole, not examined, if that takes longer than `patience`.
 pub(crate) async fn volumes_within(source: &Source, patience: Duration) -> Vec<Volume> {
-    tokio::time::timeout(patience, volumes(source)).await.unwrap_or_default()
+    tokio::time::timeout(patience, volumes(source)).await.unwrap_or_else(|_| {
+        let whole = ByteRange::new(0, source.device.geometry().size);
+        vec![Volume::unexamined((None, whole, String::new()), format!("that takes longer than {patience:?}"))]
+    })
 }
 
-/// The source as a whole, and its partitions, but at most some. Reads some hundred KiB of each. A volume that cannot be examined is
-/// the last one.
+/// The source as a whole, and its partitions, but at most some. Reads some hundred KiB of each. On a disk that fails, a volume that
+/// cannot be examined is the last one that is looked at. Of those that are left out, the first says so for all.
 pub async fn volumes(source: &Source) -> Vec<Volume> {
     let device = Beginning { device: source.device.clone(), end: readable_up_to(source) };
     let tables = read_tables(&device, recorded_sector_size(source)).await;
     let whole = (None, ByteRange::new(0, device.geometry().size), String::new());
     let partitions = tables.partitions.into_iter();
     let partitions = partitions.map(|partition| (Some(partition.number), partition.range, partition.description));
-    let mut found = Vec::new();
-    for (partition, range, description) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
+    let places: Vec<_> = std::iter::once(whole).chain(partitions).collect();
+    // A disk that fails is not asked for more than must be read. What a file does not have, it does not have somewhere else.
+    let is_disk = source.identity.kind == Kind::Block || source.identity.kind.is_remote();
+    let (count, mut found, mut left_out) = (places.len(), Vec::new(), None);
+    for (number, place) in places.into_iter().enumerate() {
+        if let Some(why) = left_out {
+            let more = count - number - 1;
+            let these = if more == 0 { "it is".to_owned() } else { format!("it and {more} behind it are") };
+            found.push(Volume::unexamined(place, format!("{why}, so {these} left out")));
+            break;
+        }
+        let (partition, range, description) = place;
         let content = identify(&device, range).await;
-        // A disk that fails is not asked for more than must be read.
-        let fails = content.unread.is_some();
+        left_out = match () {
+            () if is_disk && content.unread.is_some() => Some("the disk cannot be read before it".to_owned()),
+            () if number == PARTITIONS_MAX => Some(format!("at most {PARTITIONS_MAX} are examined")),
+            () => None,
+        };
+        // Why that is so of an image that is read from start to end, it says of all that lies behind.
+        let is_last = device.end < device.geometry().size && content.unread.is_some();
         found.push(Volume { partition, range, description, content });
-        if fails {
+        if is_last {
             break;
         }
     }
     found
+}
+
+impl Volume {
+    /// A volume that was not examined, with the reason.
+    fn unexamined((partition, range, description): (Option<u32>, ByteRange, String), why: String) -> Self {
+        Self { partition, range, description, content: Identified { unread: Some(why), ..Identified::default() } }
+    }
 }
 
 /// Returns the volume, unless triage lists it or nothing is known of it.
@@ -114,5 +139,67 @@ impl Device for Beginning {
             true => self.device.read(range),
             false => Io::fail(Error::Invalid(Arc::from("it can be read only from start to end"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_device::memory::Memory;
+    use cheetah_image::Identity;
+    use cheetah_testing::raid::{disk, mirror};
+
+    use super::*;
+
+    /// A disk of which a part cannot be read, or none of it ever arrives.
+    struct Damaged {
+        inner: Memory,
+        bad: Option<ByteRange>,
+    }
+
+    impl Device for Damaged {
+        fn geometry(&self) -> Geometry {
+            self.inner.geometry()
+        }
+
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            match self.bad {
+                None => Io::later(std::future::pending()),
+                Some(bad) if bad.intersection(range).is_some() => {
+                    Io::fail(Error::Unreadable { device: "disk".into(), range, why: "bad sector".into() })
+                }
+                Some(_) => self.inner.read(range),
+            }
+        }
+    }
+
+    fn source(kind: Kind, bytes: Vec<u8>, bad: Option<ByteRange>) -> Source {
+        let identity = Identity::new(kind, "disk", bytes.len() as u64);
+        Source::new(Arc::new(Damaged { inner: Memory::new(bytes), bad }), identity, "disk".into())
+    }
+
+    #[tokio::test]
+    async fn what_lies_behind_an_unreadable_volume_is_examined_in_a_file_and_named_on_a_disk() {
+        let member = mirror("m", &[7; 64 << 10]);
+        let bytes = disk(&[(0x83, &[5; 512 << 10]), (0xfd, &member), (0x83, &[6; 64 << 10])]);
+        // Within the first partition, where superblocks are looked for.
+        let bad = ByteRange::new((1 << 20) + (64 << 10), 512);
+        let of_file = volumes(&source(Kind::Raw, bytes.clone(), Some(bad))).await;
+        assert_eq!(of_file.len(), 4);
+        assert!(of_file[1].content.unread.is_some() && !of_file[2].content.formats.is_empty(), "{of_file:?}");
+        let of_disk = volumes(&source(Kind::Block, bytes, Some(bad))).await;
+        let said: Vec<_> = of_disk.iter().filter_map(unread).map(|one| one.to_string()).collect();
+        assert_eq!((of_disk.len(), said.len()), (3, 2), "{said:?}");
+        assert_eq!(
+            said[1],
+            "partition 2 could not be examined for known formats: the disk cannot be read before it, so it and 1 behind it \
+             are left out"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_takes_too_long_is_said() {
+        let said = unread_volumes(&source(Kind::Raw, vec![0; 1 << 20], None), Duration::from_secs(10)).await;
+        let said: Vec<_> = said.iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["it could not be examined for known formats: that takes longer than 10s"]);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) async fn volumes_of_drive(
     let sector_bytes = file.image.as_ref().and_then(|image| image.sector_size);
     let start = match &access.unlock {
         Some(_) => Start::Source,
+        // Other sources are named because it has parts of the same volumes, whatever its partition table says.
+        None if !beside.is_empty() => Start::Source,
         None if access.copies().are_asked_for() => by_table(device, sector_bytes).await,
         None if !access.writable && file.image.is_some() => by_table(device, sector_bytes).await,
         None => Start::Nowhere,

@@ -275,6 +275,8 @@ impl OpenedSource {
         // Above the cache, which holds ciphertext only.
         let start = match (&access.unlock, is_remote) {
             (Some(_), _) => Start::Source,
+            // Other sources are named because it has parts of the same volumes, whatever its partition table says.
+            (None, true) if !beside.is_empty() => Start::Source,
             (None, false) => Start::examined(&volumes),
             // Through the cache, from which tools then read the table.
             (None, true) if access.cache.is_some() || access.copies().are_asked_for() => {
@@ -472,11 +474,13 @@ impl OpenedSource {
         }
         self.layers.log();
         drop((self.device, self.base, self.stack, self.layers));
+        // The lease of a drive must be released even if another source fails to close.
+        let mut closed = self.closing.close().await;
         for other in self.others {
             drop((other.device, other.base, other.stack, other.layers));
-            other.closing.close().await?;
+            closed = closed.and(other.closing.close().await);
         }
-        self.closing.close().await
+        closed
     }
 }
 

@@ -183,6 +183,28 @@ fn volumes_over_several_sources_are_put_together() {
 }
 
 #[test]
+fn the_member_of_a_disk_behind_a_link_is_taken_if_other_disks_are_named_whatever_its_table_says() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let content = noise(MIB, 35);
+    let members = raid5("home", &content);
+    let first = desk.file("one.raw", &disk(&[(LINUX, &members[0])]));
+    let (second, third) = (desk.file("two.raw", &members[1]), desk.file("three.raw", &members[2]));
+    let far = Service::start(&["export", &first, "--unix", &desk.arg("socket")]);
+    for cache in ["none", "memory"] {
+        let more = ["--cache", cache, "--with", &second, "--with", &third];
+        let mount = Mounted::new(text(&far.ready, "uri"), &desk.dir(&format!("mnt-{cache}")), &more);
+        assert!(holds(&mount, "one.md_home.raw", &content));
+        let words = mount.service().stderr();
+        assert!(!words.contains("degraded"), "{words}");
+        mount.unmount();
+    }
+    far.stop(Signal::INT);
+}
+
+#[test]
 fn a_group_that_lies_half_in_a_locked_volume_waits_for_it() {
     if !has_tools() {
         return;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cheetah_device::memory::Memory;
-use cheetah_device::{ByteRange, DynDevice};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
 use cheetah_testing::raid::{disk, mirror, raid5};
 use cheetah_testing::vss;
 use cheetah_unlock::Place;
@@ -194,6 +194,35 @@ fn members_of_arrays_beyond_the_limit_are_left_out_and_that_is_said() {
     assert_eq!(stack.volumes.len(), PLACES_MAX);
     assert_eq!(stack.not_opened, ["more than 64 members of arrays are in it, and the others are left out"]);
     assert_eq!(found_beside(&member(0), &others[1..]).not_opened, [""; 0]);
+}
+
+/// A disk with a sector that cannot be read.
+struct Damaged(Memory, ByteRange);
+
+impl Device for Damaged {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.1.intersection(range) {
+            Some(_) => Io::fail(Error::Unreadable { device: "disk".into(), range, why: "bad sector".into() }),
+            None => self.0.read(range),
+        }
+    }
+}
+
+#[test]
+fn an_array_whose_content_cannot_be_examined_is_shown_and_that_is_said() {
+    let content = noise(1 << 20, 6);
+    let member = mirror("m", &content);
+    // Where the content has its second sector.
+    let bad = ByteRange::new((member.len() - content.len() + 512) as u64, 512);
+    let source: DynDevice = Arc::new(Damaged(Memory::new(member), bad));
+    let stack = found(&source);
+    assert_eq!(names(&stack), ["md_m"]);
+    let [said] = &stack.not_opened[..] else { panic!("{:?}", stack.not_opened) };
+    assert!(said.starts_with("md_m could not be examined for known formats: "), "{said}");
 }
 
 #[test]

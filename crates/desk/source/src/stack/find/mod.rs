@@ -194,6 +194,7 @@ impl<'a> Finder<'a> {
     /// Looks at what is new, and shows what that adds; returns whether there is something to look at again.
     async fn turn(&mut self) -> bool {
         let looked = self.look().await;
+        looked.iter().for_each(|one| self.note_unread(one));
         self.members.extend(looked.iter().filter(|one| one.has_superblock()).map(Looked::seen));
         if !self.members.is_empty() {
             self.note_left_out(self.members.len(), "members of arrays");
@@ -415,6 +416,15 @@ impl<'a> Finder<'a> {
     fn note_left_out(&mut self, count: usize, parts: &str) {
         if count > PLACES_MAX {
             self.note(format!("more than {PLACES_MAX} {parts} are in it, and the others are left out"));
+        }
+    }
+
+    /// Says that a volume could not be examined, if so. Of the source and its partitions, others say it.
+    fn note_unread(&mut self, one: &Looked) {
+        let (place, content) = (one.place(), &one.candidate.content);
+        if let (Some(why), true) = (&content.unread, content.formats.is_empty() && !place.inside.is_empty()) {
+            let name = place.name();
+            self.note(format!("{} could not be examined for known formats: {why}", OneLine(&name)));
         }
     }
 
