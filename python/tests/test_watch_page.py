@@ -195,6 +195,24 @@ def test_an_update_of_500_machines_and_nodes_takes_a_part_of_the_work_of_drawing
     assert touched(still) == set(), "what is not shown is not drawn"
 
 
+def test_a_page_between_two_pictures_is_not_called_old_and_one_without_a_connection_is(still: Browser) -> None:
+    hidden = "document.getElementById('stale').hidden"
+    assert still.value(f"last = Date.now() - 600000; lookForNews(); {hidden}"), "pictures come once an hour"
+    assert not still.value(f"last = Date.now() - 7200000; lookForNews(); {hidden}")
+    still.value("last = Date.now(); stale(''); 0")
+    assert not still.value(f"cut = Date.now() - 5000; lookForNews(); {hidden}")
+
+
+def test_two_members_that_claim_one_address_have_a_row_each(still: Browser) -> None:
+    picture = watched.picture()
+    picture["machines"][2]["address"] = picture["machines"][1]["address"]
+    for _ in range(2):
+        draw(still, picture)
+        assert still.value(f"{ROWS}.map(row => row.cells[0].textContent)") == [
+            one["name"] for one in picture["machines"]
+        ]
+
+
 def contrast(one: str, other: str) -> float:
     """The contrast of two colours, `rgb(1, 2, 3)` each, as WCAG defines it."""
 

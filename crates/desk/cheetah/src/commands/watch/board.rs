@@ -87,10 +87,10 @@ impl Board {
         let (room, targets) = wanted.now()?;
         let mut seen = self.seen();
         seen.room = room;
-        let mut known: HashSet<String> = seen.machines.iter().map(|machine| machine.target.address()).collect();
+        let mut known: HashSet<_> = seen.machines.iter().map(|machine| machine.target.key()).collect();
         let mut new = Vec::new();
         for target in targets {
-            if known.insert(target.address()) {
+            if known.insert(target.key()) {
                 let index = seen.machines.len();
                 new.push((index, Asker::new(&target, &self.session)));
                 if let Some(host) = target.host().filter(|_| target.is_node) {

@@ -28,10 +28,13 @@ use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// The page. `NONCE` stands for the number that lets its script and its style in.
+/// The page. `NONCE` stands for the number that lets its script and its style in, and `QUIET_SECONDS` for the time without a picture after
+/// which the page says so.
 const PAGE: &str = include_str!("page.html");
 /// Browsers open a few connections each. The page opens its stream again when it ends.
 const LIMITS: Limits = Limits { connections_max: 64, life_max: Duration::from_secs(3600) };
+/// The shortest time without a picture that the page says, in seconds.
+const QUIET_S_MIN: u64 = 5;
 /// How often a stream without news says that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -39,6 +42,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 struct Shared {
     token: Arc<str>,
+    quiet_s: u64,
     pictures: watch::Receiver<Arc<str>>,
 }
 
@@ -59,7 +63,7 @@ pub async fn serve(address: SocketAddr, board: &Board, (every, desk): (Duration,
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{at}/#{token}");
     let (send, pictures) = watch::channel(Arc::from(""));
-    let shared = Shared { token: token.into(), pictures };
+    let shared = Shared { token: token.into(), quiet_s: every.as_secs().saturating_mul(2).max(QUIET_S_MIN), pictures };
     let is_clear = tls.is_none();
     let router = router(shared, is_clear);
     ui.event(format_args!("the room is at {url}"), &Watch::Ready { url: url.clone() });
@@ -109,7 +113,7 @@ fn guarded(kind: &'static str, policy: &str, body: impl axum::response::IntoResp
     (headers.map(|(name, value)| (name, value.to_owned())), body).into_response()
 }
 
-async fn page() -> Response {
+async fn page(State(shared): State<Shared>) -> Response {
     let Ok(nonce) = random::id() else {
         return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the kernel gives no random number").into_response();
     };
@@ -117,7 +121,8 @@ async fn page() -> Response {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    guarded("text/html; charset=utf-8", &policy, PAGE.replace("NONCE", &nonce))
+    let page = PAGE.replace("NONCE", &nonce).replace("QUIET_SECONDS", &shared.quiet_s.to_string());
+    guarded("text/html; charset=utf-8", &policy, page)
 }
 
 /// Whether the caller knows the secret. Hashes take the same time to compare, whatever differs.

@@ -80,10 +80,12 @@ impl Target {
         Self { name, is_node: true, control: vec![control], nbd: None, expected: None }
     }
 
-    /// Whether both are one machine: one address is that of both.
+    /// Whether both are one machine: one address is that of both. Members that differ are not, as each claims what addresses it likes:
+    /// one could hide another.
     fn is_same(&self, other: &Self) -> bool {
+        let are_others = self.expected.is_some() && other.expected.is_some() && self.expected != other.expected;
         let same_nbd = self.nbd.is_some() && self.nbd == other.nbd;
-        same_nbd || self.control.iter().any(|address| other.control.contains(address))
+        !are_others && (same_nbd || self.control.iter().any(|address| other.control.contains(address)))
     }
 
     /// The names and addresses of its machine.
@@ -101,6 +103,11 @@ impl Target {
     }
 
     /// By what it is told from others.
+    pub fn key(&self) -> (String, Option<Expected>) {
+        (self.address(), self.expected)
+    }
+
+    /// The address at which it is asked first.
     pub fn address(&self) -> String {
         let nbd = || self.nbd.as_ref().map(ToString::to_string);
         self.control.first().cloned().or_else(nbd).unwrap_or_default()
@@ -132,5 +139,27 @@ fn named(text: &str, credentials: &CredentialSet) -> Result<Target> {
         NodeSpec::Foreign(_) | NodeSpec::Auto => Err(Failure::from(Error::misuse(format!(
             "'{text}' cannot be watched; name a node of Cheetah: host, or host:port"
         )))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_claims_the_address_of_another_one_does_not_hide_it() {
+        let of = |control: &[&str], expected| Target {
+            control: control.iter().map(|address| (*address).to_owned()).collect(),
+            expected,
+            ..Target::node("a".into(), String::new())
+        };
+        let [node, trusted] = [Role::Node, Role::TrustedNode].map(Expected::role);
+        let own = of(&["10.0.0.7:10810"], Some(node));
+        let hostile = of(&["10.0.0.7:10810", "10.0.0.9:10810"], Some(trusted));
+        assert!(!own.is_same(&hostile) && !hostile.is_same(&own) && own.key() != hostile.key());
+        // The same machine, as a drive and as the user name it.
+        let named = of(&["10.0.0.7:10810"], None);
+        assert!(own.is_same(&named) && named.is_same(&own) && own.is_same(&of(&["10.0.0.7:10810"], Some(node))));
+        assert!(!own.is_same(&of(&["10.0.0.7:10820"], Some(node))));
     }
 }
