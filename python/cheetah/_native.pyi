@@ -187,6 +187,9 @@ class Hit:
 class Hits:
     """A search under way."""
 
+    # The links and special files among the known files, which are left out.
+    known_left_out: int
+
     def next(self) -> list[Hit] | None:
         """Returns the hits of the next part of the source that has any, and None at its end."""
 
@@ -199,7 +202,7 @@ class Hits:
         list[tuple[int, int, str, str]],
         list[tuple[str, str, list[str], int]],
         str | None,
-        tuple[int, int, int, int, int, int, int, bool] | None,
+        tuple[int, int, int, int, int, int, int, int, bool] | None,
     ]:
         """Returns the bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps;
         the patterns; what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are

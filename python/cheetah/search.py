@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,9 @@ class Hits(Iterator[_native.Hit]):
         self._native = native
         self._size_bytes = size_bytes
         self._rest: Iterator[_native.Hit] = iter(())
+        if native.known_left_out:
+            said = f"of the known files, {native.known_left_out} links or special files are left out: links are not followed"
+            warnings.warn(said, stacklevel=3)
 
     def __next__(self) -> _native.Hit:
         while (hit := next(self._rest, None)) is None:

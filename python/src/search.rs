@@ -57,14 +57,14 @@ pub fn read_words(list: &[u8]) -> PyResult<Vec<String>> {
     cheetah_search::read_words(list).map_err(|error| failure::of(&error))
 }
 
-/// Reads the known files, if there are any.
-async fn read_known(paths: Vec<PathBuf>) -> Result<Option<Arc<KnownFiles>>> {
+/// Reads the known files, if there are any. Also returns how many are left out.
+async fn read_known(paths: Vec<PathBuf>) -> Result<(Option<Arc<KnownFiles>>, usize)> {
     if paths.is_empty() {
-        return Ok(None);
+        return Ok((None, 0));
     }
     let read = tokio::task::spawn_blocking(move || known::read(&paths)).await;
-    let files = read.map_err(|error| Error::failed(format!("reading the known files: {error}")))??;
-    Ok(Some(Arc::new(files)))
+    let (files, left_out) = read.map_err(|error| Error::failed(format!("reading the known files: {error}")))??;
+    Ok((Some(Arc::new(files)), left_out))
 }
 
 /// A hit; see `cheetah.Hit`.
@@ -100,6 +100,9 @@ pub struct Hits {
     source: String,
     search: Arc<Search>,
     workers: usize,
+    /// The links and special files among the known files, which are left out.
+    #[pyo3(get)]
+    known_left_out: usize,
     state: Mutex<Progress>,
 }
 
@@ -154,7 +157,7 @@ impl Hits {
         mut wanted: Wanted,
         (at_nodes, workers): (bool, Option<usize>),
     ) -> Result<Self> {
-        let known = read_known(std::mem::take(&mut wanted.known)).await?;
+        let (known, known_left_out) = read_known(std::mem::take(&mut wanted.known)).await?;
         let is_inside = !wanted.inside.is_empty();
         let order = wanted.order(known.as_deref())?;
         let compiling = order.clone();
@@ -178,7 +181,7 @@ impl Hits {
             known: known.map(|files| Known::new(files, &search)),
             known_found: None,
         };
-        Ok(Self { source: source.to_owned(), search, workers, state: Mutex::new(state) })
+        Ok(Self { source: source.to_owned(), search, workers, known_left_out, state: Mutex::new(state) })
     }
 
     /// The hits of the next part that has any.

@@ -139,6 +139,9 @@ def test_what_is_left_of_known_files_is_found_with_their_shares(image: Path, tmp
         assert hits.coverage.complete and hits.coverage.patterns == ()
         found = device.search(WORDS[:1], encodings=["utf-8"], known=[folder / "b.jpg", str(folder / "a.jpg")])
         assert len(list(found)) == 2 and found.known is not None and len(found.known.runs) == 1
+        (folder / "link").symlink_to("a.jpg")
+        with pytest.warns(UserWarning, match="1 links or special files are left out"):
+            device.search(known=folder)
 
 
 def test_what_cannot_be_searched_is_an_error_with_the_reason(image: Path, tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cheetah_carve::{End, Packing, unpack};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
-use bytes::Bytes;
 use cheetah_error::{Error, Result};
 use cheetah_search::seam::Window;
 use cheetah_search::{Batch, Compressed, Finder, Hit, InnerHit, PatternKind, RunOptions, Search};

@@ -12,13 +12,15 @@ use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, Known
 /// The deepest folder within a folder of known files.
 const DEPTH_MAX: usize = 64;
 
-/// Reads known files: those named, and all in the folders named, but no links.
+/// Reads known files: those named, and all in the folders named, but no links. Also returns how many links and special files were left
+/// out.
 ///
 /// # Errors
 ///
-/// If one cannot be read; `Kind::Misuse` if folders are too deep, or if no block tells the files from others.
-pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
-    let mut known = KnownFiles::default();
+/// If one cannot be read; `Kind::Misuse` if folders are too deep, if a path that is named has no content of its own, or if no block
+/// tells the files from others.
+pub fn read(paths: &[PathBuf]) -> Result<(KnownFiles, usize)> {
+    let (mut known, mut left_out) = (KnownFiles::default(), 0);
     for path in paths {
         let mut next = vec![(path.clone(), 0)];
         while let Some((path, depth)) = next.pop() {
@@ -34,6 +36,11 @@ pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
             } else if kind.is_file() {
                 let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
                 known.add(&path_to_text(&path), file)?;
+            } else if depth == 0 {
+                let why = format!("{} is neither a file nor a folder: store its content in a file", path.display());
+                return Err(Error::misuse(why));
+            } else {
+                left_out += 1;
             }
         }
     }
@@ -43,7 +50,7 @@ pub fn read(paths: &[PathBuf]) -> Result<KnownFiles> {
             "the known files have no block of {BLOCK_BYTES} bytes that tells them from others: name larger files"
         )));
     }
-    Ok(known)
+    Ok((known, left_out))
 }
 
 /// What is in a folder, in the order of the names.
@@ -160,5 +167,34 @@ impl Found {
     /// Writes the table of all known files.
     pub fn write_files(&self, to: impl Write) -> std::io::Result<()> {
         self.found.write_files(&self.files, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use cheetah_error::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_a_folder_of_known_files_is_counted_and_a_named_file_without_content_of_its_own_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("known")).unwrap();
+        // Blocks that no short pattern makes up.
+        let content: Vec<u8> = (0..2 * BLOCK_BYTES as u32).flat_map(|word| (word * word).to_le_bytes()).collect();
+        fs::write(at("known/file"), &content).unwrap();
+        symlink(at("known/file"), at("known/link")).unwrap();
+        let (known, left_out) = read(&[at("known")]).unwrap();
+        assert_eq!((known.files().len(), left_out), (1, 1));
+        // A link that is named is what it leads to.
+        let (known, left_out) = read(&[at("known/link")]).unwrap();
+        assert_eq!((known.files().len(), left_out), (1, 0));
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let Err(error) = read(&[at("known"), at("socket")]) else { panic!("it was read") };
+        assert_eq!(error.kind(), Kind::Misuse);
     }
 }

@@ -104,7 +104,7 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
-    let known = read_known(&args.known).await?;
+    let known = read_known(&args.known, ui).await?;
     let order = Order {
         blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
         ..args.order.read(known.is_some())?
@@ -129,14 +129,19 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     searched.and(opened.close().await.map_err(Failure::from))
 }
 
-/// Reads the known files, if there are any.
-async fn read_known(paths: &[PathBuf]) -> Result<Option<Arc<KnownFiles>>> {
+/// Reads the known files, if there are any. Warns of those that are left out.
+async fn read_known(paths: &[PathBuf], ui: Ui) -> Result<Option<Arc<KnownFiles>>> {
     if paths.is_empty() {
         return Ok(None);
     }
     let paths = paths.to_vec();
     let reading = tokio::task::spawn_blocking(move || known::read(&paths));
-    let known = reading.await.context("cannot read the known files")??;
+    let (known, left_out) = reading.await.context("cannot read the known files")??;
+    if left_out > 0 {
+        ui.warn(format_args!(
+            "of the known files, {left_out} links or special files are left out: links are not followed"
+        ));
+    }
     Ok(Some(Arc::new(known)))
 }
 
