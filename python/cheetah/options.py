@@ -118,7 +118,16 @@ def sentence(error: Exception) -> str:
 def complain(text: str) -> None:
     """Prints an error to stderr. Control characters are shown as codes: a path, an export's name or a tool's message may
     come from the evidence."""
-    for line in f"error: {text}".splitlines():
+    _print(f"error: {text}")
+
+
+def warn(text: str) -> None:
+    """Prints a warning to stderr, in the same way."""
+    _print(f"warning: {text}")
+
+
+def _print(text: str) -> None:
+    for line in text.splitlines():
         body = line.lstrip(" ")
         print(" " * (len(line) - len(body)) + plain(body, LINE_CHARS_MAX), file=sys.stderr)
 

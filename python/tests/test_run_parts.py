@@ -21,9 +21,12 @@ from cheetah.run import at_worker
 from cheetah.run.at_worker import Job, Left, Mount, Place
 from cheetah.run.hub import Hub, Misuse, Outcome
 from cheetah.run.parts import ALIGNMENT_BYTES, Part
+from cheetah.run.source import Source, is_same
 from cheetah.run.workers import Here
 
 SIZE_BYTES = 3 * ALIGNMENT_BYTES
+# What the program shows that the tests have in place of a mount.
+SOURCE = Source.of("/cases/disk.raw", SIZE_BYTES, lambda _, length: bytes(length))
 # Makes a file in place of a mount, and says that it is ready, behind the lines that are printed before.
 MOUNT = """#!/bin/sh
 truncate -s {size} "$4/disk.raw"
@@ -54,12 +57,12 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 def job(*command: str) -> Job:
     """A run of a program."""
-    return Job("0" * 16, "/cases/disk.raw", SIZE_BYTES, command)
+    return Job("0" * 16, SOURCE, command)
 
 
-def hub(out: Path, *command: str, parts: int = 1, usual: int = 1) -> Hub:
+def hub(out: Path, *command: str, parts: int = 1, usual: int = 1, source: Source = SOURCE) -> Hub:
     """A run of a program on a source that the test's program mounts."""
-    return Hub("/cases/disk.raw", SIZE_BYTES, command, str(out), parts, usual)
+    return Hub(source, command, str(out), parts, usual)
 
 
 def ignored(_outcome: Outcome) -> None:
@@ -211,3 +214,65 @@ def test_a_run_in_other_parts_than_its_folder_has_is_refused_and_without_a_numbe
         hub(out, "true", parts=3)
     for parts in (0, 2):
         assert len(hub(out, "true", parts=parts, usual=3).go(Made(tmp_path), ignored)) == 2
+
+
+def test_samples_differ_where_a_source_does_and_those_that_cannot_be_read_do_not_count() -> None:
+    content = os.urandom(SIZE_BYTES)
+
+    def of(content: bytes, bad: int = -1) -> tuple[str | None, ...]:
+        def pread(offset: int, length: int) -> bytes:
+            if offset <= bad < offset + length:
+                raise OSError("bad sector")
+            return content[offset : offset + length]
+
+        return Source.of("disk", len(content), pread).samples
+
+    for at in (0, SIZE_BYTES - 1):
+        other = bytearray(content)
+        other[at] ^= 1
+        assert not is_same(of(content), of(bytes(other)))
+        assert is_same(of(content), of(bytes(other), at))
+    assert is_same(of(content), of(content)) and not is_same(of(content), ())
+    for size_bytes in (0, 1, 511, 4096, 4097):
+        samples = of(content[:size_bytes])
+        assert len(samples) == 64 and None not in samples
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_part_fails_at_a_worker_whose_source_has_the_same_name_and_size_and_another_content(tmp_path: Path) -> None:
+    other = Source.of(SOURCE.name, SIZE_BYTES, lambda _, length: b"x" * length)
+    outcomes = hub(tmp_path / "out", "true", source=other).go(Here(1), ignored)
+    assert [(outcome.is_done, outcome.exit_code) for outcome in outcomes] == [(False, None)]
+    assert "another content here" in outcomes[0].problem
+    # And so does another disk under the name of the one that a run was begun with.
+    done = tmp_path / "done"
+    hub(done, "true").go(Here(1), ignored)
+    with pytest.raises(Misuse, match="a source with another content"):
+        hub(done, "true", source=other)
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_part_whose_mount_has_ended_fails_and_the_next_one_has_a_mount_of_its_own(tmp_path: Path) -> None:
+    # The process that started it waits for it later.
+    kill = 'test "$1" = 2 || exit 0; pid=$(cat "$0/pid"); kill -9 $pid; until grep -q "^State:.Z" /proc/$pid/status; do sleep 0.05; done'
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    (tmp_path / "mounting").write_text(MOUNT.format(size=SIZE_BYTES, before=f'echo $$ >"{folder}/pid"'))
+    outcomes = hub(tmp_path / "out", "sh", "-c", kill, str(folder), "{number}", parts=3).go(Here(1), ignored)
+    assert [outcome.is_done for outcome in outcomes] == [True, False, True]
+    assert outcomes[1].problem == "the mount of the source ended before sh did"
+
+
+def test_two_runs_do_not_write_into_one_folder_and_the_second_may_once_the_first_has_ended(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = hub(out, "true")
+    with pytest.raises(Misuse, match="another run writes to"):
+        hub(out, "true")
+    first.go(Made(tmp_path, good), ignored)
+    assert [outcome.is_done for outcome in hub(out, "true").go(Made(tmp_path), ignored)] == [True]
+
+
+def test_what_is_in_doubt_of_the_source_is_in_the_record(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Hub(SOURCE, ("true",), str(out), 1, doubts=["the image lacks a range"]).go(Made(tmp_path, good), ignored)
+    assert json.loads((out / "run.json").read_bytes())["doubts"] == ["the image lacks a range"]

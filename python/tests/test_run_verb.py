@@ -21,6 +21,7 @@ from test_triage_cluster import Cluster
 from cheetah.run.cli import divided
 from cheetah.run.hub import Hub, Misuse, Outcome
 from cheetah.run.parts import ALIGNMENT_BYTES, PARTS_MAX, Part, divide, words
+from cheetah.run.source import Source
 from cheetah.run.workers import Cluster as DaskWorkers
 from cheetah.run.workers import Here
 
@@ -51,6 +52,13 @@ def cluster(tmp_path: Path, image: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     made = Cluster(folder)
     yield made
     made.end()
+
+
+def hub(image: Path, command: tuple[str, ...], out: Path, parts: int) -> Hub:
+    """A run of a program on the image."""
+    content = image.read_bytes()
+    source = Source.of(str(image), len(content), lambda offset, length: content[offset : offset + length])
+    return Hub(source, command, str(out), parts)
 
 
 SIZES = (0, 1, 511, ALIGNMENT_BYTES - 1, ALIGNMENT_BYTES, SIZE_BYTES, 10**9 + 7, 10**13 + 1)
@@ -98,14 +106,14 @@ def test_a_program_runs_on_each_part_here_and_the_same_command_has_nothing_left_
     out = tmp_path / "out"
     seen: list[int] = []
     for again in range(2):
-        hub = Hub(str(image), SIZE_BYTES, COMMAND, str(out), 4)
-        checked(image, out, hub.go(Here(2), lambda outcome: seen.append(outcome.number)))
+        run = hub(image, COMMAND, out, 4)
+        checked(image, out, run.go(Here(2), lambda outcome: seen.append(outcome.number)))
         assert sorted(seen) == [1, 2, 3, 4], again
     record = json.loads((out / "run.json").read_bytes())
     assert (record["source"], record["parts"], len(record["outcomes"])) == (str(image), 4, 4)
     assert not [name for name in os.listdir(out) if name.startswith(".")]
     with pytest.raises(Misuse, match="another run"):
-        Hub(str(image), SIZE_BYTES, ("true",), str(out), 4)
+        hub(image, ("true",), out, 4)
 
 
 def test_parts_that_fail_are_run_again_by_the_same_command(image: Path, tmp_path: Path) -> None:
@@ -113,11 +121,11 @@ def test_parts_that_fail_are_run_again_by_the_same_command(image: Path, tmp_path
     command = ("sh", "-c", 'echo wrong >&2; test "$1" -ne 2 || test -e "$0"', str(flag), "{number}")
     out = tmp_path / "out"
     seen: list[int] = []
-    first = Hub(str(image), SIZE_BYTES, command, str(out), 3).go(Here(1), lambda outcome: None)
+    first = hub(image, command, out, 3).go(Here(1), lambda outcome: None)
     assert [outcome.exit_code for outcome in first] == [0, 1, 0]
     assert (out / "part-0002/stderr").read_text() == "wrong\n"
     flag.touch()
-    second = Hub(str(image), SIZE_BYTES, command, str(out), 3).go(Here(1), lambda outcome: seen.append(outcome.number))
+    second = hub(image, command, out, 3).go(Here(1), lambda outcome: seen.append(outcome.number))
     assert [outcome.exit_code for outcome in second] == [0, 0, 0]
     assert seen == [2]
 
@@ -126,8 +134,8 @@ def test_a_cluster_gives_the_same_results(image: Path, cluster: Cluster, tmp_pat
     for _ in range(2):
         cluster.worker()
     out = tmp_path / "out"
-    hub = Hub(str(image), SIZE_BYTES, COMMAND, str(out), 5)
-    checked(image, out, hub.go(DaskWorkers(cluster.address), lambda outcome: None))
+    run = hub(image, COMMAND, out, 5)
+    checked(image, out, run.go(DaskWorkers(cluster.address), lambda outcome: None))
 
 
 def verb(binary: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:

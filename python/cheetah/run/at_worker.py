@@ -19,7 +19,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cheetah import path_text
 from cheetah.run.parts import Part, words
+from cheetah.run.source import Source, is_same
 
 READY_S = 120.0
 STOP_S = 20.0
@@ -32,8 +34,7 @@ class Job:
     """What is run: the same for all parts."""
 
     run: str
-    source: str
-    size_bytes: int
+    source: Source
     command: tuple[str, ...]
 
 
@@ -57,16 +58,14 @@ class Mount:
         directory = os.path.join(folder, "mount")
         os.mkdir(directory)
         program = os.environ.get("CHEETAH_BINARY") or shutil.which("cheetah") or "cheetah"
-        argv = ["setpriv", "--pdeathsig", "TERM", program, "--json", "mount", job.source, directory]
+        argv = ["setpriv", "--pdeathsig", "TERM", program, "--json", "mount", job.source.name, directory]
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
-            self.image = os.path.join(directory, os.path.basename(self._ready()))
-            found = os.path.getsize(self.image)
-            if found != job.size_bytes:
-                raise OSError(f"{job.source} has {found} bytes here, and {job.size_bytes} where the run was started")
+            self.image = os.path.join(directory, os.path.basename(path_text.to_path(self._ready())))
+            _check(job.source, self.image)
         except BaseException:
             self.end()
             raise
@@ -84,6 +83,10 @@ class Mount:
                 raise OSError(f"the mount {'ended at once' if ended else f'is not ready after {READY_S:g} s'}")
             time.sleep(0.02)
 
+    def has_ended(self) -> bool:
+        """Whether the source can no longer be read there."""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         """Unmounts."""
         self._process.terminate()
@@ -92,6 +95,17 @@ class Mount:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _check(source: Source, image: str) -> None:
+    """Raises OSError if a file is not what the source is where the run was started."""
+    found = os.path.getsize(image)
+    if found != source.size_bytes:
+        raise OSError(f"{source.name} has {found} bytes here, and {source.size_bytes} where the run was started")
+    with open(image, "rb", buffering=0) as file:
+        here = Source.of(source.name, found, lambda offset, length: os.pread(file.fileno(), length, offset))
+    if not is_same(here.samples, source.samples):
+        raise OSError(f"{source.name} has another content here than where the run was started")
 
 
 def _lines(path: str) -> list[dict[str, object]]:
@@ -162,7 +176,7 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_places: dict[str, Place] = {}
+_places: dict[str, list[Place]] = {}
 _ended: set[str] = set()
 _lock = threading.Lock()
 
@@ -175,9 +189,11 @@ def perform(job: Job, part: Part) -> Left:
         with _lock:
             if job.run in _ended:
                 raise OSError(ENDED)
-            if job.run not in _places:
-                _places[job.run] = Place(job)
-            place = _places[job.run]
+            places = _places.setdefault(job.run, [])
+            # A mount that has ended shows nothing more. What programs left beside it is still fetched.
+            if not places or places[-1].mount.has_ended():
+                places.append(Place(job))
+            place = places[-1]
         with place.busy():
             work = tempfile.mkdtemp(prefix=f"{part.name}-", dir=place.folder)
             exit_code, problem = _run(place, words(job.command, part, place.mount.image), work)
@@ -200,6 +216,8 @@ def _run(place: Place, command: Sequence[str], work: str) -> tuple[int | None, s
         argv = ["setpriv", "--pdeathsig", "TERM", "--", *command]
         with place.started(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=out) as process:
             code = process.wait()
+    if place.mount.has_ended():
+        return code, f"the mount of the source ended before {command[0]} did"
     if code < 0:
         return code, f"{command[0]} was ended by signal {-code}"
     if code in (126, 127):
@@ -224,6 +242,6 @@ def end(run: str) -> None:
     """Ends this process's part of a run."""
     with _lock:
         _ended.add(run)
-        place = _places.pop(run, None)
-    if place is not None:
+        places = _places.pop(run, [])
+    for place in places:
         place.end()

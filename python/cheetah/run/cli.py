@@ -14,6 +14,7 @@ from cheetah.error import Error
 from cheetah.open_options import absolute_source
 from cheetah.run.hub import Hub, Misuse, Outcome
 from cheetah.run.parts import PARTS_MAX
+from cheetah.run.source import Source
 from cheetah.run.unpack import LEFT_OUT
 from cheetah.run.workers import Cluster, Here, Workers
 
@@ -50,12 +51,16 @@ def divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
-    source = absolute_source(given.source)
-    with cheetah.open(source) as device:
-        size_bytes = device.size
+    name = absolute_source(given.source)
+    with cheetah.open(name) as device:
+        source = Source.of(name, device.size, device.pread)
+        doubts = [*device.lost, *device.doubts]
+    # A program may go on where it cannot read, and end well.
+    for doubt in doubts:
+        options.warn(doubt)
     workers: Workers = Cluster(given.scheduler) if given.scheduler else Here(given.workers)
     out = os.path.abspath(path_text.to_path(given.out))
-    hub = Hub(source, size_bytes, command, out, given.parts, workers.count)
+    hub = Hub(source, command, out, given.parts, workers.count, doubts=doubts)
 
     def tell(outcome: Outcome) -> None:
         if given.json:

@@ -1,18 +1,21 @@
 """Gives out the parts of a run, fetches the results, and keeps the record, from which the same command goes on."""
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
 import secrets
 import shutil
 import tarfile
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cheetah import durable
 from cheetah.run.at_worker import Job, Left
 from cheetah.run.parts import Part, divide
+from cheetah.run.source import Source, is_same
 from cheetah.run.unpack import unpack
 from cheetah.run.workers import ATTEMPTS, Workers
 
@@ -46,22 +49,53 @@ class Misuse(OSError):
 class Hub:
     """A run that leaves its results in a folder. Raises Misuse if those of another run are there.
 
-    With `parts` of 0, an interrupted run goes on with its own division, and another has `usual` parts."""
+    With `parts` of 0, an interrupted run goes on with its own division, and another has `usual` parts. `doubts` are sentences about what
+    is lost or in doubt of the source, for the record."""
 
     def __init__(
-        self, source: str, size_bytes: int, command: tuple[str, ...], out: str, parts: int, usual: int = 1
+        self,
+        source: Source,
+        command: tuple[str, ...],
+        out: str,
+        parts: int,
+        usual: int = 1,
+        *,
+        doubts: Sequence[str] = (),
     ) -> None:
-        self._out = pathlib.Path(out)
-        self._facts: dict[str, Any] = {"source": source, "size_bytes": size_bytes, "command": list(command)}
+        self._out, self._samples, self._doubts = pathlib.Path(out), source.samples, list(doubts)
+        self._facts: dict[str, Any] = {
+            "source": source.name,
+            "size_bytes": source.size_bytes,
+            "command": list(command),
+        }
         self._out.mkdir(parents=True, exist_ok=True)
-        self._outcomes = self._earlier()
-        count = self._facts.setdefault("parts", parts or usual)
-        if parts not in (0, count):
-            raise Misuse(
-                f"{self._out} is the result of a run in {count} parts; name another folder, or give --parts {count}"
-            )
-        self._parts = divide(size_bytes, count)
-        self._job = Job(secrets.token_hex(8), source, size_bytes, command)
+        self._release = self._held()
+        try:
+            self._outcomes = self._earlier()
+            count = self._facts.setdefault("parts", parts or usual)
+            if parts not in (0, count):
+                raise Misuse(
+                    f"{self._out} is the result of a run in {count} parts; name another folder, or give --parts {count}"
+                )
+        except BaseException:
+            self._release()
+            raise
+        self._parts = divide(source.size_bytes, count)
+        self._job = Job(secrets.token_hex(8), source, command)
+
+    def _held(self) -> Callable[[], object]:
+        """Keeps other runs out of the folder; returns what lets them in. Two would mix their results."""
+        folder = os.open(self._out, os.O_RDONLY | os.O_DIRECTORY)
+        release = weakref.finalize(self, os.close, folder)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            release()
+            raise Misuse(f"another run writes to {self._out}; wait until it ends, or name another folder") from None
+        except OSError:
+            # A file system without locks.
+            pass
+        return release
 
     def _earlier(self) -> dict[int, Outcome]:
         """Returns the parts that an earlier run of the same command has done."""
@@ -76,6 +110,8 @@ class Hub:
             raise Misuse(f"{record} is no record of a run; name another folder") from error
         if any(earlier.get(name) != value for name, value in self._facts.items()):
             raise Misuse(f"{self._out} is the result of another run; name another folder, or give the same command")
+        if not is_same(earlier.get("samples", ()), self._samples):
+            raise Misuse(f"{self._out} is the result of a run on a source with another content; name another folder")
         self._facts["parts"] = earlier["parts"]
         done = [Outcome(**one) for one in earlier["outcomes"]]
         return {one.number: one for one in done if one.is_done}
@@ -98,6 +134,7 @@ class Hub:
                     break
         finally:
             workers.end(self._job)
+            self._release()
         return [self._outcomes[part.number] for part in self._parts if part.number in self._outcomes]
 
     def _outcome(self, workers: Workers, part: Part, ended: "Left | str") -> tuple[Outcome, bool]:
@@ -136,5 +173,6 @@ class Hub:
 
     def _save(self) -> None:
         outcomes = [dataclasses.asdict(self._outcomes[number]) for number in sorted(self._outcomes)]
-        content = json.dumps({**self._facts, "outcomes": outcomes}, indent=2) + "\n"
+        known = {**self._facts, "samples": self._samples, "doubts": self._doubts}
+        content = json.dumps({**known, "outcomes": outcomes}, indent=2) + "\n"
         durable.replace(self._out / RECORD, content.encode())
