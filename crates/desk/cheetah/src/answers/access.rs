@@ -182,6 +182,8 @@ pub struct ListedVolume {
     pub partition: Option<u32>,
     /// Its size, in bytes.
     pub size_bytes: u64,
+    /// Why it could not be examined for known formats, if so.
+    pub unread: Option<String>,
 }
 
 /// The answer of `serve`, once the disk can be read.

@@ -61,7 +61,8 @@ async fn look(disk: FoundDisk, session: &Session) -> ListedDisk {
 async fn known_volumes(path: &str, session: &Session) -> cheetah_error::Result<Vec<ListedVolume>> {
     let evidence = open(path, &SourceOptions::new(LinkUse::default(), session.clone())).await?;
     let found = volumes(&evidence.source).await.into_iter();
-    Ok(found.filter(|volume| volume.partition.is_some() || !volume.content.formats.is_empty()).map(listed).collect())
+    let is_known = |volume: &Volume| !volume.content.formats.is_empty() || volume.content.unread.is_some();
+    Ok(found.filter(|volume| volume.partition.is_some() || is_known(volume)).map(listed).collect())
 }
 
 fn listed(volume: Volume) -> ListedVolume {
@@ -72,6 +73,7 @@ fn listed(volume: Volume) -> ListedVolume {
         offset: volume.range.offset,
         partition: volume.partition,
         size_bytes: volume.range.len,
+        unread: volume.content.unread.filter(|_| volume.content.formats.is_empty()),
     }
 }
 
@@ -94,9 +96,10 @@ fn volume_line(volume: &ListedVolume) -> String {
         Some(number) => format!("partition {number}"),
         None => "the whole disk".to_owned(),
     };
-    let formats = match &volume.formats[..] {
-        [] => "no known format".to_owned(),
-        formats => formats.join(" and "),
+    let formats = match (&volume.formats[..], &volume.unread) {
+        ([], Some(why)) => format!("could not be examined: {why}"),
+        ([], None) => "no known format".to_owned(),
+        (formats, _) => formats.join(" and "),
     };
     let kind = if volume.description.is_empty() { String::new() } else { format!(", {}", volume.description) };
     format!("{place}: {}{kind}: {formats}", Size(volume.size_bytes))
@@ -104,6 +107,9 @@ fn volume_line(volume: &ListedVolume) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cheetah_device::ByteRange;
+    use cheetah_volume::formats::Identified;
+
     use super::*;
 
     #[tokio::test]
@@ -133,5 +139,14 @@ mod tests {
         assert!(volumes[0].is_locked && !volumes[1].is_locked);
         assert!(lines[1].starts_with("partition 2: 1MiB, ") && lines[1].ends_with(": no known format"), "{}", lines[1]);
         assert!(known_volumes("/nonexistent", &session).await.is_err());
+    }
+
+    #[test]
+    fn a_volume_that_could_not_be_examined_is_not_called_one_without_a_known_format() {
+        let content = Identified { unread: Some("bad sector".into()), ..Identified::default() };
+        let range = ByteRange::new(512, 512);
+        let line =
+            volume_line(&listed(Volume { partition: Some(3), range, description: "Linux (0x83)".into(), content }));
+        assert!(line.starts_with("partition 3: ") && line.ends_with(": could not be examined: bad sector"), "{line}");
     }
 }
