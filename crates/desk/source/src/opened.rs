@@ -418,6 +418,11 @@ impl OpenedSource {
         }
     }
 
+    /// The identities of the other sources that have parts of the same volumes.
+    pub fn beside(&self) -> impl Iterator<Item = &Identity> {
+        self.others.iter().map(|other| &other.identity)
+    }
+
     /// Whether it is a file or a disk of this machine.
     pub fn is_here(&self) -> bool {
         self.behind.is_none()

@@ -135,6 +135,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         sector_bytes: sector_bytes(&args, &opened, ui).await,
         identifier: attached::identifier(
             &opened.identity,
+            opened.beside(),
             opened.volume.as_ref().map(|volume| volume.name.as_str()),
             use_of,
         ),

@@ -9,6 +9,8 @@ use serde::Serialize;
 
 /// Digits of the digest in an identifier: those of 128 bits.
 const DIGITS: usize = 32;
+/// The longest name of a volume that an identifier has. The evidence chooses it, and an identifier has a greatest length.
+const NAME_BYTES_MAX: usize = 128;
 
 /// How a source is used. A device can only be resumed for the same use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,15 +48,35 @@ impl Use {
 }
 
 /// Returns a text that is the same for each opening of the same evidence for the same use: `cheetah:read:drive:` and the
-/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity. A volume of it adds its name.
-pub fn identifier(identity: &Identity, volume: Option<&str>, how: Use) -> String {
-    let kind = identity.kind;
-    let what = match (&identity.serial, kind) {
+/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity. Sources `beside` it, in any order, add a digest, and a volume
+/// of it adds its name.
+pub fn identifier<'a>(
+    identity: &Identity,
+    beside: impl Iterator<Item = &'a Identity>,
+    volume: Option<&str>,
+    how: Use,
+) -> String {
+    let mut others: Vec<_> = beside.map(|other| format!("{}:{}", other.kind, what(other))).collect();
+    others.sort_unstable();
+    let others = if others.is_empty() { String::new() } else { format!(":{}", digits(&others.join(" "))) };
+    let which = match volume {
+        Some(name) if name.len() > NAME_BYTES_MAX => format!(":{}", digits(name)),
+        Some(name) => format!(":{name}"),
+        None => String::new(),
+    };
+    format!("cheetah:{}:{}:{}{others}{which}", how.name(), identity.kind, what(identity))
+}
+
+/// What tells a source from others of its kind.
+fn what(identity: &Identity) -> String {
+    match (&identity.serial, identity.kind) {
         (Some(id), Kind::Drive) => id.chars().filter(char::is_ascii_alphanumeric).take(DIGITS).collect(),
         _ => digest(identity),
-    };
-    let which = volume.map_or(String::new(), |name| format!(":{name}"));
-    format!("cheetah:{}:{kind}:{what}{which}", how.name())
+    }
+}
+
+fn digits(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().chars().take(DIGITS).collect()
 }
 
 /// The facts that the digest of an image without an id is made of.
@@ -80,12 +102,17 @@ fn digest(identity: &Identity) -> String {
     let digested = Digested { identity: &known, file };
     // Every identity can be written as JSON; if one could not, no other has its text either.
     let text = serde_json::to_value(&digested).map_or_else(|_| format!("{digested:?}"), |value| value.to_string());
-    blake3::hash(text.as_bytes()).to_hex().chars().take(DIGITS).collect()
+    digits(&text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The identifier of a source alone.
+    fn identifier(identity: &Identity, volume: Option<&str>, how: Use) -> String {
+        super::identifier(identity, std::iter::empty(), volume, how)
+    }
 
     #[test]
     fn an_identifier_names_the_evidence_and_its_use() {
@@ -110,5 +137,20 @@ mod tests {
         std::fs::write(&other, [1; 512]).unwrap();
         std::fs::rename(other, &path).unwrap();
         assert_ne!(first, of());
+    }
+
+    #[test]
+    fn a_volume_over_other_disks_has_another_identifier() {
+        let [first, second, third] = ["a", "b", "c"].map(|id| Identity {
+            serial: Some(id.repeat(32)),
+            ..Identity::new(Kind::Drive, format!("{id}.drive"), 512)
+        });
+        let with = |others: &[&Identity]| super::identifier(&first, others.iter().copied(), Some("md0"), Use::Read);
+        assert_eq!(with(&[&second, &third]), with(&[&third, &second]));
+        assert!(with(&[&second]) != with(&[&third]) && with(&[&second]) != with(&[]));
+        assert_eq!(with(&[]), identifier(&first, Some("md0"), Use::Read));
+        let long = |name: &str| super::identifier(&first, [&second].into_iter(), Some(name), Use::Overlay);
+        let (one, other) = (long(&"x".repeat(1000)), long(&"y".repeat(1000)));
+        assert!(one.len() <= 256 && one != other, "{one}");
     }
 }
