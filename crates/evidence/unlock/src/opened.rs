@@ -16,12 +16,10 @@ use crate::refusal;
 pub(crate) struct Opened {
     /// Its content, in the offsets of the device.
     range: ByteRange,
-    /// The offset on the device from which its sectors are numbered.
-    origin: u64,
     /// The parts of `range`, in order and without gaps.
     regions: Vec<Region>,
-    /// `None` if nothing is encrypted.
-    cipher: Option<Locked<SectorCipher>>,
+    /// What decrypts them; none if nothing is encrypted.
+    ciphers: Vec<Locked<SectorCipher>>,
     /// What opened it, as `key slot 1`.
     protector: String,
 }
@@ -37,8 +35,8 @@ pub(crate) struct Region {
 /// How the content of a part is made.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// It is encrypted, from this offset of the device on.
-    Encrypted { below: u64 },
+    /// It is encrypted.
+    Encrypted(Sealed),
     /// It is not encrypted, from this offset of the device on.
     Clear { below: u64 },
     /// Zeros: something else lies there, which is no part of the content.
@@ -47,22 +45,50 @@ pub(crate) enum Content {
     Stated(Bytes),
 }
 
+/// Where encrypted bytes lie, and how they are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sealed {
+    /// Where they begin, in the offsets of the device.
+    pub below: u64,
+    /// What comes before them in the count of sectors, in bytes.
+    pub counted: u64,
+    /// The number of what decrypts them, among the ciphers of the volume.
+    pub cipher: usize,
+}
+
+impl Content {
+    /// Bytes from `below` on, which the first cipher decrypts, and which are counted from `origin` on: both in the offsets of the device.
+    pub fn encrypted(below: u64, origin: u64) -> Self {
+        Self::Encrypted(Sealed { below, counted: below.saturating_sub(origin), cipher: 0 })
+    }
+}
+
 impl Opened {
     /// Takes the parts of `range`; fails unless they cover it exactly, in whole sectors where they are encrypted.
     pub fn new(
         range: ByteRange,
-        origin: u64,
         regions: Vec<Region>,
         cipher: Option<SectorCipher>,
+        protector: String,
+    ) -> refusal::Result<Self> {
+        let ciphers = cipher.into_iter().map(Locked::new).collect::<std::io::Result<_>>()?;
+        Self::with_ciphers(range, regions, ciphers, protector)
+    }
+
+    /// The same of a volume that several ciphers decrypt.
+    pub fn with_ciphers(
+        range: ByteRange,
+        regions: Vec<Region>,
+        ciphers: Vec<Locked<SectorCipher>>,
         protector: String,
     ) -> refusal::Result<Self> {
         let wrong = refusal::Refusal::Damaged("its parts do not fit together");
         let mut at = range.offset;
         for Region { range, content } in &regions {
             let is_right = match content {
-                Content::Encrypted { below } => cipher.as_ref().is_some_and(|cipher| {
+                Content::Encrypted(sealed) => ciphers.get(sealed.cipher).is_some_and(|cipher| {
                     let is_sector = |bytes: u64| bytes.is_multiple_of(cipher.sector_bytes());
-                    below.checked_sub(origin).is_some_and(is_sector) && is_sector(range.len)
+                    is_sector(sealed.counted) && is_sector(range.len)
                 }),
                 Content::Clear { .. } | Content::Zeros => true,
                 Content::Stated(bytes) => bytes.len() as u64 == range.len,
@@ -75,7 +101,7 @@ impl Opened {
         if at != range.end() {
             return Err(wrong);
         }
-        Ok(Self { range, origin, regions, cipher: cipher.map(Locked::new).transpose()?, protector })
+        Ok(Self { range, regions, ciphers, protector })
     }
 
     /// Its content, in the offsets of the device.
@@ -104,24 +130,23 @@ impl Opened {
             Content::Clear { below } => device.read(ByteRange::new(below + before, part.len)).await,
             Content::Zeros => Ok(Data::zeros(part.len)),
             Content::Stated(bytes) => Ok(Data::from(bytes.clone()).slice(before, part.len)),
-            Content::Encrypted { below } => self.decrypt(device, ByteRange::new(below + before, part.len)).await,
+            Content::Encrypted(sealed) => self.decrypt(device, sealed, ByteRange::new(before, part.len)).await,
         }
     }
 
-    /// Reads encrypted bytes of the device: the sectors that hold them.
-    async fn decrypt(&self, device: &dyn Device, range: ByteRange) -> Result<Data> {
-        let Some(cipher) = &self.cipher else {
+    /// Reads a part of encrypted bytes: the sectors that hold it.
+    async fn decrypt(&self, device: &dyn Device, place: &Sealed, part: ByteRange) -> Result<Data> {
+        let Some(cipher) = self.ciphers.get(place.cipher) else {
             return Err(Error::Invalid("a volume without a key is encrypted".into()));
         };
-        let start = range.offset - self.origin;
-        let sectors = ByteRange::new(start, range.len).aligned_to(cipher.sector_bytes());
-        let sealed = device.read(sectors.shifted(self.origin)).await?;
+        let sectors = part.aligned_to(cipher.sector_bytes());
+        let sealed = device.read(sectors.shifted(place.below)).await?;
         if sealed.len() != sectors.len {
             return Err(Error::Invalid("a reply to a read has the wrong length".into()));
         }
         let mut content = to_buffer(sealed);
-        cipher.decrypt(sectors.offset, &mut content);
-        Ok(Data::from(buffers::share(content)).slice(start - sectors.offset, range.len))
+        cipher.decrypt(place.counted + sectors.offset, &mut content);
+        Ok(Data::from(buffers::share(content)).slice(part.offset - sectors.offset, part.len))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
         let regions = regions(&metadata, &boot, volume.range)?;
         with_stack_wiped(|| {
             let cipher = key.map(|key| key.cipher(boot.sector_bytes)).transpose()?;
-            Opened::new(volume.range, volume.range.offset, regions, cipher, protector)
+            Opened::new(volume.range, regions, cipher, protector)
         })
     };
     if metadata.is_decrypted() {
@@ -76,7 +76,7 @@ pub(crate) fn opened_with_zeros(data: &[u8], range: ByteRange) -> Result<Opened>
     metadata.check(&boot)?;
     let key = [16, 32, 64].iter().find_map(|len| VolumeKey::of(metadata.method, &[0; 64][..*len]));
     let cipher = key.filter(|_| !metadata.is_decrypted()).map(|key| key.cipher(boot.sector_bytes)).transpose()?;
-    Opened::new(range, range.offset, regions(&metadata, &boot, range)?, cipher, String::new())
+    Opened::new(range, regions(&metadata, &boot, range)?, cipher, String::new())
 }
 
 /// Reads the metadata: the first of the copies that is whole.

@@ -59,7 +59,8 @@ fn beginning(metadata: &Metadata, range: ByteRange) -> Result<Vec<(ByteRange, Co
         return Err(Refusal::Damaged("it names a place beyond its end"));
     }
     let below = range.offset + apart.offset;
-    let moved = if metadata.is_decrypted() { Content::Clear { below } } else { Content::Encrypted { below } };
+    let moved =
+        if metadata.is_decrypted() { Content::Clear { below } } else { Content::encrypted(below, range.offset) };
     Ok(vec![(beginning, moved), (apart, Content::Zeros)])
 }
 
@@ -82,7 +83,7 @@ fn usual(regions: &mut Vec<Region>, start: u64, part: ByteRange, encrypted: u64)
         if !part.is_empty() {
             let range = part.shifted(start);
             let below = range.offset;
-            let content = if is_sealed { Content::Encrypted { below } } else { Content::Clear { below } };
+            let content = if is_sealed { Content::encrypted(below, start) } else { Content::Clear { below } };
             regions.push(Region { range, content });
         }
     }

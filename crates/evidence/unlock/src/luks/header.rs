@@ -101,9 +101,9 @@ impl Header {
         if data.is_empty() {
             return Err(Refusal::Damaged("it has no data"));
         }
-        let content = Content::Encrypted { below: data.offset };
+        let content = Content::encrypted(data.offset, data.offset);
         let regions = vec![Region { range: data, content }];
-        Opened::new(data, data.offset, regions, Some(self.cipher(key)?), protector)
+        Opened::new(data, regions, Some(self.cipher(key)?), protector)
     }
 }
 

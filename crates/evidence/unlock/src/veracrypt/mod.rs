@@ -216,10 +216,10 @@ impl Found {
         let numbering = Numbering { unit_bytes: UNIT_BYTES, first: 0 };
         let cipher = SectorCipher::new(mode, numbering, UNIT_BYTES).ok_or(wrong)?;
         let range: ByteRange = data.shifted(volume.range.offset);
-        let content = Content::Encrypted { below: range.offset };
+        // Units are numbered from the start of the volume.
+        let content = Content::encrypted(range.offset, volume.range.offset);
         let Derivation { program, hash, .. } = self.derivation;
         let protector = format!("password, {place} of {} ({}, {hash})", program.name(), name(self.encryption));
-        // Units are numbered from the start of the volume.
-        Opened::new(range, volume.range.offset, vec![Region { range, content }], Some(cipher), protector)
+        Opened::new(range, vec![Region { range, content }], Some(cipher), protector)
     }
 }
