@@ -1,10 +1,12 @@
-//! Partitions ([`partition`]), logical volumes ([`lvm`]), arrays ([`md`]), shadow copies ([`vss`]), and the positions of file systems' metadata and files' content ([`survey`]).
+//! Partitions ([`partition`]), logical volumes ([`lvm`]), arrays ([`md`]), shadow copies ([`vss`]), encrypted volumes of Apple's systems
+//! ([`apple`]), and the positions of file systems' metadata and files' content ([`survey`]).
 //!
 //! Nothing here presents files. Tools interpret the file system themselves; surveys only predict their reads, so that
 //! the data can be prefetched. A wrong prediction costs time, never a byte.
 
 #![forbid(unsafe_code)]
 
+pub mod apple;
 pub mod assembly;
 mod checks;
 mod ext;

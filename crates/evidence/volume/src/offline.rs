@@ -1,9 +1,13 @@
-//! Surveys of volumes in memory, and logical volumes, arrays and shadow copies in memory, for tests and fuzzing.
+//! Surveys of volumes in memory, and logical volumes, arrays, shadow copies and encrypted volumes of disks in memory, for tests and fuzzing.
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Device as _};
 use futures::FutureExt as _;
 
+use crate::apple::apfs::{Container, Run, encrypted_runs};
+use crate::apple::core_storage::{CoreStorage, Log};
+use crate::apple::{apfs, core_storage};
+use crate::checks::Checks;
 use crate::recognise::{START_BYTES, recognise};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor, probed_ranges};
 use crate::{lvm, md, vss};
@@ -109,4 +113,25 @@ pub fn shadow_copies(disk: &Memory) -> vss::Opened {
     let Some(Ok(Some(catalog))) = vss::catalog(disk, whole).now_or_never() else { return vss::Opened::default() };
     let numbers: Vec<_> = catalog.copies.iter().map(|copy| copy.number).collect();
     vss::open(disk, &catalog, &numbers).now_or_never().unwrap_or_default()
+}
+
+/// Describes the physical volume of Core Storage on `disk`, whatever its checksums are, and as if its log were not encrypted.
+pub fn core_storage(disk: Vec<u8>) -> Option<CoreStorage> {
+    let whole = ByteRange::new(0, disk.len() as u64);
+    let disk = Memory::new(disk);
+    core_storage::read_with(&disk, whole, Log::Whole, Checks::Ignored).now_or_never()?.ok()
+}
+
+/// Describes the container of APFS on `disk`, and the encrypted blocks of each volume, whatever its checksums are, and as if nothing were
+/// encrypted.
+pub fn apfs(disk: Vec<u8>) -> Option<(Container, Vec<Vec<Run>>)> {
+    let whole = ByteRange::new(0, disk.len() as u64);
+    let disk = Memory::new(disk);
+    let container = apfs::read_with(&disk, whole, Checks::Ignored).now_or_never()?.ok()?;
+    let runs = |volume| {
+        let decrypt = |_: u64, _: &mut [u8]| {};
+        encrypted_runs(&disk, whole, &container, volume, &decrypt).now_or_never()?.ok()
+    };
+    let runs = container.volumes.iter().map(runs).collect::<Option<_>>()?;
+    Some((container, runs))
 }

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apple;
 pub mod raid;
 pub mod reference;
 pub mod vss;

@@ -14,8 +14,10 @@ use cheetah_device::{ByteRange, Device, Result};
 use futures::future::join_all;
 
 pub use self::lock::{Lock, Protector};
+pub use self::signatures::{APFS, BITLOCKER, LUKS, LVM2};
 use self::signatures::{At, SIGNATURES, Signature};
-pub use self::signatures::{BITLOCKER, LUKS, LVM2};
+pub use self::structure::CORE_STORAGE;
+use crate::apple::Flaw;
 use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.
@@ -87,7 +89,8 @@ impl Identified {
     }
 }
 
-/// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature.
+/// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature, or of an
+/// encrypted one of Apple's.
 pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     let mut found = Identified::default();
     let pieces = Pieces { device: &Nearby::new(device), volume };
@@ -131,9 +134,19 @@ async fn describe_locks(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified
                 lock::parse_luks(&header)
             }
             BITLOCKER => describe_bitlocker(pieces, head, found).await,
+            CORE_STORAGE => noted(lock::describe_core_storage(pieces.device, pieces.volume).await, found),
+            APFS => noted(lock::describe_apfs(pieces.device, pieces.volume).await, found),
             _ => None,
         };
     }
+}
+
+/// The description; none if a part of the volume could not be read, which is noted.
+fn noted(lock: std::result::Result<Option<Lock>, Flaw>, found: &mut Identified) -> Option<Lock> {
+    lock.unwrap_or_else(|flaw| {
+        found.unread.get_or_insert_with(|| flaw.to_string());
+        None
+    })
 }
 
 async fn describe_bitlocker(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) -> Option<Lock> {

@@ -35,6 +35,8 @@ pub const LUKS: &str = "LUKS, encrypted";
 pub const BITLOCKER: &str = "BitLocker, encrypted";
 /// The name of a physical volume of LVM2.
 pub const LVM2: &str = "LVM2 physical volume";
+/// The name of APFS.
+pub const APFS: &str = "APFS";
 const SWAP: &str = "Linux swap";
 const HIBERNATED: &str = "Linux swap with a hibernated system";
 const OCFS2: &str = "OCFS2";
@@ -109,7 +111,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     listed(0x400, b"HX\0\x05", "HFSX", "hfs"),
     listed(0x8001, b"CD001", "ISO 9660", "iso9660"),
     // Other file systems.
-    start(0x20, b"NXSB", "APFS"),
+    start(0x20, b"NXSB", APFS),
     start(0x1_0040, b"_BHRfS_M", "Btrfs"),
     start(3, b"ReFS\0\0\0\0", "ReFS"),
     start(0, b"XFSB", "XFS"),

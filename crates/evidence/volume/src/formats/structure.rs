@@ -7,6 +7,8 @@ pub(super) const DDF: [u8; 4] = [0xde, 0x11, 0xde, 0x11];
 /// How the names of members of arrays of Linux begin.
 pub(super) const LINUX_RAID: &str = "member of a Linux software RAID";
 pub(super) const MD_0_90: &str = "member of a Linux software RAID (md 0.90)";
+/// The name of Core Storage.
+pub const CORE_STORAGE: &str = "Apple Core Storage (FileVault 2)";
 const MD_1_0: &str = "member of a Linux software RAID (md 1.0)";
 pub(super) const DDF_NAME: &str = "member of a RAID in the format of SNIA (DDF)";
 
@@ -54,7 +56,7 @@ pub(super) fn of_head(head: &[u8], found: Found<'_>) {
         found("NILFS2", "");
     }
     if head.get(88..90) == Some(b"CS") && u16_at(head, 8) == 1 && u16_at(head, 10) == 0x10 {
-        found("Apple Core Storage, perhaps encrypted (FileVault 2)", "");
+        found(CORE_STORAGE, "");
     }
     if is_udf(head) {
         found("UDF", "");

@@ -137,6 +137,16 @@ fn locked_volumes_are_named_with_their_identifiers_and_what_opens_them() {
 }
 
 #[test]
+fn an_encrypted_container_is_named_with_its_users_and_one_that_is_not_encrypted_by_its_format() {
+    if let Some(found) = described("apfs-encrypted") {
+        let user = "password of \"Encrypted\" (00DF510A-FFE6-4969-9607-EFA24D864392)";
+        assert_eq!(found, format!("APFS (8C615519-FBAA-4932-B249-CB09A5CFB875, AES-XTS 128; opened by: {user})"));
+    }
+    assert_eq!(names(with(&[(32, b"NXSB\0\x10")])), ["APFS"]);
+    assert_eq!(names(with(&[(8, &[1, 0, 0x10, 0]), (88, b"CS")])), ["Apple Core Storage (FileVault 2)"]);
+}
+
+#[test]
 fn a_locked_volume_whose_first_metadata_are_damaged_is_described_by_the_next() {
     let Some(mut bytes) = evidence("locked/suspended.bin.gz") else { return };
     let whole = ByteRange::new(0, bytes.len() as u64);

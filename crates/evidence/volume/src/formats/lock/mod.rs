@@ -1,12 +1,14 @@
 //! Describes encrypted volumes without opening them: what encrypts them, and which keys open them.
 //!
 //! An examiner needs the identifiers to ask for the right key: of a recovery password of BitLocker the identifier of its
-//! protector, which directories and accounts store beside it; of LUKS the UUID. Nothing here is verified, since only a key
+//! protector, which directories and accounts store beside it; of LUKS the UUID; of FileVault those of its users. Nothing here is verified, since only a key
 //! can: a damaged header may describe a volume wrongly.
 
+mod apple;
 mod bitlocker;
 mod luks;
 
+pub(super) use apple::{describe_apfs, describe_core_storage};
 pub(super) use bitlocker::{BLOCK_BYTES_MAX, find as find_bitlocker, parse as parse_bitlocker};
 pub(super) use luks::{header_bytes, parse as parse_luks};
 
