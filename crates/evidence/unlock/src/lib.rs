@@ -10,6 +10,8 @@
 //! |---|---|
 //! | [`key`] | key files, the forms of keys, and headers that are kept apart from their volumes |
 //! | `luks`, `bitlocker`, `veracrypt` | the headers of a format, and how a key opens it. Parsing does no I/O |
+//! | `core_storage`, `apfs` | how a key opens volumes of Apple's systems, which [`cheetah_volume::apple`] describes |
+//! | `key_wrap` | keys that another key wraps |
 //! | `derive` | keys of passphrases, within limits |
 //! | `cipher` | ciphers in the modes of volumes, in the caller's buffer |
 //! | `opened` | an opened volume: its parts, and reading them |
@@ -19,10 +21,13 @@
 
 #![forbid(unsafe_code)]
 
+mod apfs;
 mod bitlocker;
 mod cipher;
+mod core_storage;
 mod derive;
 mod key;
+mod key_wrap;
 mod layer;
 mod luks;
 pub mod offline;

@@ -1,6 +1,7 @@
 //! Why a volume, or one way to open it, is refused.
 
 use cheetah_device::Error as DeviceError;
+use cheetah_volume::apple::Flaw;
 
 /// Why a volume stays locked although it is known: a clause about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,16 @@ pub enum Refusal {
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
         Self::NoMemory(cheetah_device::os_error::describe(&error))
+    }
+}
+
+impl From<Flaw> for Refusal {
+    fn from(flaw: Flaw) -> Self {
+        match flaw {
+            Flaw::Damaged(what) => Self::Damaged(what),
+            Flaw::Unsupported(what) => Self::Unsupported(what),
+            Flaw::Unread(error) => Self::Unread(error),
+        }
     }
 }
 

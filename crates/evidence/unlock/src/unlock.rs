@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, identify};
+use cheetah_volume::formats::{APFS, BITLOCKER, CORE_STORAGE, Format, Identified, LUKS, identify};
 
+use crate::apfs;
 use crate::bitlocker;
+use crate::core_storage;
 use crate::key::{DetachedHeader, Keys};
 use crate::layer::OpenedVolumes;
 use crate::luks;
@@ -86,7 +88,13 @@ impl Candidate {
 }
 
 fn locked_format(content: &Identified) -> Option<&Format> {
-    content.formats.iter().find(|format| matches!(format.name, LUKS | BITLOCKER))
+    // A container of APFS has volumes that are encrypted if it is described so.
+    let is_locked = |format: &&Format| match format.name {
+        LUKS | BITLOCKER | CORE_STORAGE => true,
+        APFS => format.lock.is_some(),
+        _ => false,
+    };
+    content.formats.iter().find(is_locked)
 }
 
 /// Tries keys on volumes, some of which may be found in others that were opened before.
@@ -168,6 +176,8 @@ impl<'a> Unlocking<'a> {
         let outcome = match (self.is_apart(turn, place.range), format.name) {
             (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
             (true, LUKS) => luks::open(&piece, self.keys).await,
+            (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
+            (true, APFS) => apfs::open(&piece, self.keys).await,
             (true, _) => bitlocker::open(&piece, self.keys).await,
         };
         self.note(turn, place, format.to_string(), outcome);

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod apfs;
+mod apple;
 mod bitlocker;
 mod common;
+mod core_storage;
 mod luks;
 mod veracrypt;
 mod vista;
