@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod aff4;
+pub mod apple;
 pub mod arrays;
 pub mod carve;
 pub mod certificate;
@@ -69,8 +70,9 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 28] = [
+pub const TARGETS: [(&str, Target); 29] = [
     ("aff4", aff4::run),
+    ("apple", apple::run),
     ("arrays", arrays::run),
     ("carve", carve::run),
     ("certificate", certificate::run),
