@@ -168,6 +168,15 @@ def test_a_volume_of_bitlocker_is_opened_and_its_erased_file_system_is_a_gap(
     assert RECOVERY_PASSWORD not in (tmp_path / "out/report.html").read_text()
 
 
+def test_the_files_of_a_volume_of_filevault_are_listed(tmp_path: Path, evidence: Callable[[str], Path]) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("wrong\nfvde-TEST\n")
+    code, summary = triaged(evidence("locked/fvdetest.qcow2"), tmp_path / "out", keys)
+    assert code == DONE
+    (volume,) = [one for one in summary["volumes"] if "opened with password 4D67658C-" in one["description"]]
+    assert (volume["fs"], volume["files"]) == ("hfs", 11)
+
+
 def test_a_key_file_must_exist_and_keys_stay_on_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     words = ["disk.raw", "--out", str(tmp_path / "out"), "--unlock"]
     for more in ([str(tmp_path / "none")], [__file__, "--scheduler", "tcp://lab1:8786"]):

@@ -97,6 +97,35 @@ fn an_opened_volume_of_bitlocker_is_a_further_export() {
     service.stop(Signal::INT);
 }
 
+/// A disk of OS X 10.11 with a volume of Core Storage, whose content is what libfvde decrypts.
+#[test]
+fn an_opened_volume_of_filevault_has_files_that_the_sleuth_kit_lists() {
+    let Some(disk) = need::evidence("locked/fvdetest.qcow2") else { return };
+    if !need::programs(&["nbdcopy", "fls"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let keys = desk.file("keys.txt", b"wrong\nfvde-TEST\n");
+    let args = ["export", disk.to_str().unwrap(), "--listen", "127.0.0.1:0", "--unlock", &keys];
+    let service = Service::start(&args);
+    let uri = text(&service.ready, "uri").to_owned();
+    let opened = desk.at("opened");
+    tool("nbdcopy", &[&format!("{uri}.p1.unlocked"), opened.to_str().unwrap()]).ok();
+    assert_eq!(sha256(&opened), "09434852cc79d0fa8dd5b373a5eb676fd5877440da4cf3020f43f22d1fbeceae");
+    let files = tool("fls", &["-r", opened.to_str().unwrap()]).ok().out();
+    assert!(files.contains("passwords.txt") && files.contains("another_file"), "{files}");
+    let words = service.stderr();
+    let user = "4D67658C-217B-481D-AFB5-9036B60B246C";
+    for part in [
+        "partition 1, Apple Core Storage (FileVault 2) (420AF122-CF73-4A30-8B0A-A593A65FBEF5, \"TestLV\", AES-XTS 128; opened by: ",
+        &format!("opened by: password ({user}))"),
+        &format!("was opened with password {user}"),
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    service.stop(Signal::INT);
+}
+
 /// The keys of a disk, of which one fits; and what no output may have.
 const KEYS: &[u8] = b"wrong\npassword\n";
 
