@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use cheetah_testing::apple::core_storage::{
     BLOCK, DISK_ID, KEY, LABEL_AT, LOG_AT, METADATA_BLOCK, VOLUME_ID, disk, family, lists, segments, volume,
 };
+use cheetah_testing::evidence;
 use cheetah_unlock::{Keys, Refusal};
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use crc_fast::checksum;
@@ -183,6 +184,15 @@ async fn a_volume_that_is_not_encrypted_needs_no_key() {
     let (plain, protector, _) = opened(&device(&disk), b"").await;
     assert!(plain == content());
     assert_eq!(protector, "no key, since it is not encrypted");
+}
+
+/// A real one, of which every byte is what lies on the disk.
+#[tokio::test]
+async fn a_real_volume_that_is_not_encrypted_is_shown() {
+    let Some(path) = evidence("locked/cs_single_volume.raw") else { return };
+    let disk = std::fs::read(path).unwrap();
+    let (content, ..) = opened(&device(&disk), b"").await;
+    assert!(content == disk[7169 * BLOCK..][..0xbf_4000]);
 }
 
 /// The disk of a system has its keys in a file on another partition, which the key of the metadata encrypts.

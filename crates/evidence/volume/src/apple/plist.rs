@@ -115,6 +115,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The start of the next element in another one; `None` in it at its end.
+    fn tag_in(&mut self, outer: &Tag<'a>) -> Option<Option<Tag<'a>>> {
+        if outer.is_empty {
+            return Some(None);
+        }
+        let tag = self.tag()?;
+        Some((!tag.ends(outer.name)).then_some(tag))
+    }
+
     /// The text of an element without others in it.
     fn content(&mut self, tag: &Tag<'a>) -> Option<&'a str> {
         if tag.is_empty {
@@ -162,11 +171,7 @@ impl<'a> Reader<'a> {
 
     fn dictionary(&mut self, tag: &Tag<'a>, depth: usize) -> Option<Value> {
         let mut entries = Vec::new();
-        while !tag.is_empty {
-            let key = self.tag()?;
-            if key.ends(tag.name) {
-                break;
-            }
+        while let Some(key) = self.tag_in(tag)? {
             let name = (key.name == "key").then(|| self.content(&key))??;
             let of = self.tag()?;
             entries.push((unescaped(name), self.value(&of, depth + 1)?));
@@ -176,11 +181,7 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self, tag: &Tag<'a>, depth: usize) -> Option<Value> {
         let mut items = Vec::new();
-        while !tag.is_empty {
-            let item = self.tag()?;
-            if item.ends(tag.name) {
-                break;
-            }
+        while let Some(item) = self.tag_in(tag)? {
             items.push(self.value(&item, depth + 1)?);
         }
         Some(Value::Array(items.into()))

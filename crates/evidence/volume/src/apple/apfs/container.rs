@@ -19,8 +19,10 @@ const VOLUME: u32 = 0xd;
 const MAGIC: &[u8] = b"NXSB";
 /// What is read at first: all of a superblock, whatever the size of blocks is.
 const HEAD_BYTES: u64 = 4096;
-/// The most blocks of the area of checkpoints. They have some hundred.
-const CHECKPOINT_BLOCKS_MAX: u32 = 4096;
+/// The longest area of checkpoints, in bytes. They have some hundred blocks.
+const CHECKPOINT_BYTES_MAX: u64 = 16 << 20;
+/// The most nodes of the map of a container, which has some ten objects.
+const NODES_MAX: usize = 1024;
 /// Set in the number of those blocks if they lie apart.
 const APART: u32 = 1 << 31;
 const FUSION: u64 = 0x100;
@@ -77,7 +79,7 @@ impl Container {
 
     async fn read_volumes(&mut self, blocks: &Blocks<'_>, superblock: &[u8]) -> Result<()> {
         let ids = (0..VOLUMES_MAX).map(|number| u64_at(superblock, 184 + 8 * number)).filter(|id| *id > 0);
-        let map = ObjectMap::read(blocks, u64_at(superblock, 160)).await?;
+        let map = ObjectMap::read(blocks, u64_at(superblock, 160), NODES_MAX).await?;
         let places: Vec<_> = ids.filter_map(|id| map.find(id, self.transaction)).collect();
         let reads: Vec<_> = places.iter().map(|at| blocks.object(*at, &[VOLUME])).collect();
         for (at, bytes) in places.iter().zip(try_join_all(reads).await?) {
@@ -132,13 +134,13 @@ fn opener(entry: Entry) -> Option<Opener> {
 /// The last superblock in the area of checkpoints.
 async fn last_checkpoint(blocks: &Blocks<'_>, head: &[u8]) -> Result<Vec<u8>> {
     let (count, first) = (u32_at(head, 104), u64_at(head, 112));
-    if count & APART != 0 || !(1..=CHECKPOINT_BLOCKS_MAX).contains(&count) {
-        return Err(Flaw::Unsupported("an area of checkpoints in several pieces".to_owned()));
+    let len = u64::from(count);
+    if count & APART != 0 || count == 0 || len * blocks.block_bytes > CHECKPOINT_BYTES_MAX {
+        return Err(Flaw::Unsupported("an area of checkpoints that is long, or in several pieces,".to_owned()));
     }
     let is_superblock =
         |block: &&[u8]| block.get(32..36) == Some(MAGIC) && kind(block) == CONTAINER && blocks.is_whole(block);
     // A damaged block may be another one.
-    let len = u64::from(count);
     let reads = match blocks.read(first, len).await {
         Ok(area) => vec![Ok(area)],
         Err(_) => {

@@ -17,8 +17,7 @@ const CHILD_BYTES: usize = 8;
 const CONVERTING: u32 = 0x2 | 0x4 | 0x8;
 /// Nodes that are read at once.
 const AT_ONCE: usize = 64;
-/// The most nodes and objects of a map: those of some hundred million files.
-const NODES_MAX: usize = 256 << 10;
+/// The most objects of a map: those of some hundred million files.
 const MAPPINGS_MAX: usize = 8 << 20;
 
 /// Flags of a mapping.
@@ -45,18 +44,14 @@ pub(super) struct ObjectMap {
 }
 
 impl ObjectMap {
-    /// Reads the map whose object is at `at`.
-    pub async fn read(blocks: &Blocks<'_>, at: u64) -> Result<Self> {
+    /// Reads the map whose object is at `at`, which has at most so many nodes.
+    pub async fn read(blocks: &Blocks<'_>, at: u64, nodes_max: usize) -> Result<Self> {
         let wrong = || Flaw::Damaged("a map of its objects is damaged");
         let object = blocks.object(at, &[MAP]).await?;
         let mut map = Self { is_converting: u32_at(&object, 32) & CONVERTING != 0, mappings: Vec::new() };
-        let (mut level, mut nodes) = (vec![u64_at(&object, 48)], 0);
+        let (mut level, mut nodes) = (vec![u64_at(&object, 48)], 1);
         let mut height: Option<u16> = None;
         while !level.is_empty() {
-            nodes += level.len();
-            if nodes > NODES_MAX || map.mappings.len() > MAPPINGS_MAX {
-                return Err(Flaw::Unsupported(format!("a map of more than {MAPPINGS_MAX} objects")));
-            }
             let mut below = Vec::new();
             for some in level.chunks(AT_ONCE) {
                 let reads: Vec<_> = some.iter().map(|at| blocks.object(*at, &TREE)).collect();
@@ -67,10 +62,15 @@ impl ObjectMap {
                         return Err(wrong());
                     }
                     map.add(&node, &mut below).ok_or_else(wrong)?;
+                    if nodes + below.len() > nodes_max || map.mappings.len() > MAPPINGS_MAX {
+                        let most = format!("{nodes_max} nodes or {MAPPINGS_MAX} objects");
+                        return Err(Flaw::Unsupported(format!("a map of more than {most}")));
+                    }
                 }
             }
             // The nodes below have a level less, so this ends: leaves, of level 0, add none.
             height = height.and_then(|height| height.checked_sub(1));
+            nodes += below.len();
             level = below;
         }
         Ok(map)

@@ -21,6 +21,8 @@ const TREE: [u32; 2] = [2, 3];
 const EXTENT: u64 = 8;
 const KIND_SHIFT: u32 = 60;
 const LENGTH_MASK: u64 = (1 << 56) - 1;
+/// The most nodes of the map of a volume.
+const NODES_MAX: usize = 256 << 10;
 /// The largest node, and what is read at once, in bytes.
 const NODE_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES: u64 = 1 << 20;
@@ -55,7 +57,7 @@ pub async fn encrypted_runs(
     decrypt: Decrypt<'_>,
 ) -> Result<Vec<Run>> {
     let blocks = container.blocks_of(Part { device, range });
-    let map = ObjectMap::read(&blocks, volume.object_map).await?;
+    let map = ObjectMap::read(&blocks, volume.object_map, NODES_MAX).await?;
     if map.is_converting {
         return Err(Flaw::Unsupported(CONVERSION.to_owned()));
     }
@@ -121,7 +123,9 @@ impl Runs {
     ) -> Result<()> {
         let mut rest = &mut bytes[..];
         for node in group {
-            let Some((one, others)) = rest.split_at_mut_checked(node.bytes as usize) else { break };
+            let Some((one, others)) = std::mem::take(&mut rest).split_at_mut_checked(node.bytes as usize) else {
+                break;
+            };
             rest = others;
             let counted = node.block.checked_mul(self.block_bytes).ok_or(OUTSIDE)?;
             decrypt(counted, one);

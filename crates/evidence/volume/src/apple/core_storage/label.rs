@@ -37,10 +37,11 @@ impl Label {
         let mut why = Flaw::Damaged("no copy of its label is named");
         for label in reads {
             match label.and_then(|bytes| Self::parse(&bytes, header, checks)) {
-                Ok((transaction, label)) => match &newest {
-                    Some((known, _)) if *known >= transaction => {}
-                    _ => newest = Some((transaction, label)),
-                },
+                Ok((transaction, label)) => {
+                    if newest.as_ref().is_none_or(|(known, _)| *known < transaction) {
+                        newest = Some((transaction, label));
+                    }
+                }
                 Err(flaw) => why = flaw,
             }
         }

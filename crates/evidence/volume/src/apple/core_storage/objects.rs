@@ -18,6 +18,8 @@ pub(super) const BLOCK_HEADER_BYTES: usize = 64;
 /// What is read at once.
 const USED_PIECE_BYTES: u64 = 256 << 10;
 const WHOLE_PIECE_BYTES: u64 = 4 << 20;
+/// The most that is read to name a volume.
+const USED_BYTES_MAX: u64 = 64 << 20;
 /// What stands in the place of the checksum of an object that was wiped, and of its content.
 const WIPED: &[u8] = b"LVFwiped";
 /// The most objects whose content is kept. A volume has some ten.
@@ -69,8 +71,11 @@ impl Objects {
     pub async fn read(part: &Part<'_>, header: &Header, copy: LogPlace, log: Log, checks: Checks) -> Result<Self> {
         let mut objects = Self::default();
         let xts = Xts::new(&header.key, &header.id.0);
-        let piece_bytes = if log == Log::Used { USED_PIECE_BYTES } else { WHOLE_PIECE_BYTES };
-        for piece in ByteRange::new(0, copy.len).split_at_multiples(piece_bytes) {
+        let (piece_bytes, len) = match log {
+            Log::Used => (USED_PIECE_BYTES, copy.len.min(USED_BYTES_MAX)),
+            Log::Whole => (WHOLE_PIECE_BYTES, copy.len),
+        };
+        for piece in ByteRange::new(0, len).split_at_multiples(piece_bytes) {
             let at = copy.at.checked_add(piece.offset).ok_or(Flaw::Damaged("it names a place beyond its end"))?;
             let mut bytes = part.read(at, piece.len).await?;
             if log == Log::Used && bytes.iter().all(|byte| *byte == 0) {
