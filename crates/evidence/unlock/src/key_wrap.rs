@@ -11,6 +11,8 @@ use crate::refusal::Result;
 /// What a right key unwraps before the wrapped one.
 const INITIAL: [u8; HALF_BYTES] = [0xa6; HALF_BYTES];
 const HALF_BYTES: usize = 8;
+/// Bytes of the shortest key.
+const KEY_BYTES_MIN: usize = 16;
 const ROUNDS: u64 = 6;
 
 /// Returns the key that is wrapped; `None` if `by` is not what wraps it, or `wrapped` is none.
@@ -23,6 +25,9 @@ pub(crate) fn unwrap(by: &Aes, wrapped: &[u8]) -> Result<Option<LockedBytes>> {
     else {
         return Ok(None);
     };
+    if halves.len() < KEY_BYTES_MIN {
+        return Ok(None);
+    }
     let mut key = LockedBytes::copy_of(halves)?;
     let count = (halves.len() / HALF_BYTES) as u64;
     let mut check = Zeroizing::new(*first);
@@ -39,8 +44,7 @@ pub(crate) fn unwrap(by: &Aes, wrapped: &[u8]) -> Result<Option<LockedBytes>> {
             half.copy_from_slice(&block[HALF_BYTES..]);
         }
     }
-    let is_right = count > 1 && bool::from(check[..].ct_eq(&INITIAL[..]));
-    Ok(is_right.then_some(key))
+    Ok(bool::from(check[..].ct_eq(&INITIAL[..])).then_some(key))
 }
 
 #[cfg(test)]
