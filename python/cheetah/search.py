@@ -104,9 +104,10 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether every byte was searched, and all compressed data that are searched could be read."""
+        """Whether every byte was searched, and of compressed data, if these are searched, all that is whole."""
         inside = self.inside
-        inside_complete = inside is None or (inside.finished and inside.unreadable == 0 and inside.given_up == 0)
+        left = 0 if inside is None else inside.cut + inside.given_up + inside.unreadable
+        inside_complete = inside is None or (inside.finished and left == 0)
         return self.searched_bytes == self.size_bytes and inside_complete
 
 

@@ -189,7 +189,7 @@ impl Shown<'_> {
             let unfinished = |places, what| {
                 Err(Failure::evidence(format!("{}: at {places} places, {what} to the end; see above", self.source)))
             };
-            let inside = self.inside.map_or(0, |counts| counts.given_up + counts.unreadable);
+            let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
                 0 if inside == 0 => Ok(()),
                 0 => unfinished(inside, "compressed data were not searched"),
