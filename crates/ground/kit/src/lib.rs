@@ -1,16 +1,32 @@
 //! Small functions that every crate may need, and that know nothing of any of them.
+//!
+//! What differs by operating system stands in `os`. The other modules are the same everywhere.
 
 #![deny(unsafe_code)]
 
 pub mod clock;
 mod crc64;
 pub mod disks;
+pub mod errno;
+pub mod file;
 #[allow(unsafe_code)]
 pub mod locked;
+pub mod machine;
+pub mod machine_memory;
+#[allow(unsafe_code)]
+pub mod mapping;
 pub mod number;
+#[allow(unsafe_code)]
+mod os;
+pub mod path;
 pub mod percent;
+pub mod process;
 pub mod random;
 mod rename;
+pub mod socket;
+pub mod thread;
 
 pub use crc64::crc64_nvme;
-pub use rename::{rename_new, rename_new_at};
+#[cfg(unix)]
+pub use os::rename::rename_new_at;
+pub use rename::rename_new;

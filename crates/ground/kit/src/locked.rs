@@ -5,8 +5,9 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use zeroize::Zeroize as _;
+
+use crate::mapping::Mapping;
 
 /// Bytes of the smallest mapping.
 const PAGE_BYTES: usize = 4096;
@@ -17,7 +18,7 @@ const PAGE_BYTES: usize = 4096;
 pub struct Locked<T> {
     at: NonNull<T>,
     // After the value, which is dropped by `drop`.
-    _mapping: Mapping,
+    _mapping: Secret,
 }
 
 // SAFETY: the mapping is owned by this value alone, so it is as shareable as the `T` in it.
@@ -33,8 +34,8 @@ impl<T> Locked<T> {
     /// If no memory can be mapped or kept out of core dumps.
     pub fn new(value: T) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= PAGE_BYTES) }
-        let mapping = Mapping::new(size_of::<T>())?;
-        let at = mapping.at.cast::<T>();
+        let mapping = Secret::new(size_of::<T>())?;
+        let at = mapping.0.at().cast::<T>();
         // SAFETY: the mapping is large enough, aligned to a page, and holds no value yet.
         unsafe { at.write(value) };
         Ok(Self { at, _mapping: mapping })
@@ -66,14 +67,9 @@ impl<T> fmt::Debug for Locked<T> {
 
 /// Bytes in a mapping of their own, as [`Locked`].
 pub struct LockedBytes {
-    mapping: Mapping,
+    mapping: Secret,
     len: usize,
 }
-
-// SAFETY: the mapping is owned by this value alone, and holds plain bytes.
-unsafe impl Send for LockedBytes {}
-// SAFETY: as above; it is changed through `&mut` only.
-unsafe impl Sync for LockedBytes {}
 
 impl LockedBytes {
     /// Maps memory for `len` bytes, all zeros.
@@ -82,7 +78,7 @@ impl LockedBytes {
     ///
     /// If no memory can be mapped or kept out of core dumps.
     pub fn zeroed(len: usize) -> io::Result<Self> {
-        Ok(Self { mapping: Mapping::new(len)?, len })
+        Ok(Self { mapping: Secret::new(len)?, len })
     }
 
     /// Maps memory for a copy of `bytes`, which the caller wipes.
@@ -110,14 +106,14 @@ impl Deref for LockedBytes {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the mapping has at least this many bytes, all of them initialised.
-        unsafe { std::slice::from_raw_parts(self.mapping.at.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.mapping.0.at().as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for LockedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and this is the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.mapping.at.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.0.at().as_ptr(), self.len) }
     }
 }
 
@@ -153,50 +149,25 @@ fn wipe_stack() {
 }
 
 /// Mapped memory, wiped when it is dropped.
-struct Mapping {
-    at: NonNull<u8>,
-    bytes: usize,
-}
+struct Secret(Mapping);
 
-impl Mapping {
+impl Secret {
     /// Maps at least `len` bytes, all zeros.
     fn new(len: usize) -> io::Result<Self> {
         let bytes = len.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
-        let address = unsafe {
-            mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        }?;
-        let at = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // From here on, dropping it unmaps the memory.
-        let mapping = Self { at, bytes };
-        // SAFETY: the range is our own mapping, and none of these calls changes its content.
-        let (dump, fork, lock) = unsafe {
-            (
-                mm::madvise(address, bytes, Advice::LinuxDontDump),
-                mm::madvise(address, bytes, Advice::LinuxDontFork),
-                mm::mlock(address, bytes),
-            )
-        };
-        dump?;
-        fork?;
-        if let Err(error) = lock {
+        let mapping = Mapping::new(bytes)?;
+        mapping.hide(0, bytes)?;
+        if let Err(error) = mapping.lock() {
             tracing::info!(%error, "the memory of a key is not locked");
         }
-        Ok(mapping)
+        Ok(Self(mapping))
     }
 }
 
-impl Drop for Mapping {
+impl Drop for Secret {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new`, no reference into it is left, and any value in it was dropped: these are
-        // plain bytes.
-        let unmapped = unsafe {
-            std::slice::from_raw_parts_mut(self.at.as_ptr(), self.bytes).zeroize();
-            mm::munmap(self.at.as_ptr().cast(), self.bytes)
-        };
-        if let Err(error) = unmapped {
-            tracing::debug!(%error, "the memory of a key stays mapped, all zeros");
-        }
+        // SAFETY: no reference into the mapping is left, and any value in it was dropped: these are plain bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.0.at().as_ptr(), self.0.bytes()) }.zeroize();
     }
 }
 
@@ -223,6 +194,7 @@ mod tests {
         assert!(LockedBytes::zeroed(0).unwrap().is_empty());
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_value_is_locked_and_kept_out_of_core_dumps() {
         let locked = Locked::new([7u8; 32]).unwrap();

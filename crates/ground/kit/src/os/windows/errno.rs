@@ -1,0 +1,78 @@
+//! The numbers of errors: Windows has others than those on the wire and in facts.
+
+use std::io::{self, ErrorKind};
+
+use windows_sys::Win32::Foundation::{
+    ERROR_CRC, ERROR_DEVICE_HARDWARE_ERROR, ERROR_IO_DEVICE, ERROR_READ_FAULT, ERROR_SECTOR_NOT_FOUND, ERROR_SEEK,
+    ERROR_UNRECOGNIZED_MEDIA,
+};
+
+use crate::errno::{
+    EACCES, ECONNREFUSED, EHOSTUNREACH, EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EROFS, ESTALE, ETIMEDOUT,
+};
+
+/// Protocol error: stands for what Linux has no number for. Not EIO, which would say that a sector is bad.
+const EPROTO: i32 = 71;
+/// Broken pipe.
+const EPIPE: i32 = 32;
+/// Cannot send after the other end has gone.
+const ECONNRESET: i32 = 104;
+/// The network is down or cannot be reached.
+const ENETUNREACH: i32 = 101;
+/// The address is in use.
+const EADDRINUSE: i32 = 98;
+
+pub(crate) fn of(error: &io::Error) -> Option<i32> {
+    error.raw_os_error()?;
+    Some(match error.kind() {
+        _ if is_of_medium(error) => EIO,
+        ErrorKind::NotFound => ENOENT,
+        ErrorKind::PermissionDenied => EACCES,
+        ErrorKind::ConnectionRefused => ECONNREFUSED,
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => ECONNRESET,
+        ErrorKind::BrokenPipe | ErrorKind::NotConnected => EPIPE,
+        ErrorKind::TimedOut => ETIMEDOUT,
+        ErrorKind::HostUnreachable => EHOSTUNREACH,
+        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => ENETUNREACH,
+        ErrorKind::AddrInUse => EADDRINUSE,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => ENOSPC,
+        ErrorKind::ReadOnlyFilesystem => EROFS,
+        ErrorKind::StaleNetworkFileHandle => ESTALE,
+        ErrorKind::InvalidInput => EINVAL,
+        ErrorKind::Unsupported => EOPNOTSUPP,
+        _ => EPROTO,
+    })
+}
+
+pub(crate) fn is_of_medium(error: &io::Error) -> bool {
+    const MEDIUM: [u32; 7] = [
+        ERROR_CRC,
+        ERROR_SEEK,
+        ERROR_SECTOR_NOT_FOUND,
+        ERROR_READ_FAULT,
+        ERROR_DEVICE_HARDWARE_ERROR,
+        ERROR_IO_DEVICE,
+        ERROR_UNRECOGNIZED_MEDIA,
+    ];
+    error.raw_os_error().is_some_and(|code| MEDIUM.contains(&code.cast_unsigned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_windows_are_numbers_of_linux_and_only_a_bad_sector_is_an_error_of_the_medium() {
+        let number = |code: i32| of(&io::Error::from_raw_os_error(code));
+        assert_eq!(
+            [number(5), number(2), number(10061), number(112)],
+            [EACCES, ENOENT, ECONNREFUSED, ENOSPC].map(Some)
+        );
+        assert_eq!([number(23), number(1117)], [Some(EIO); 2]);
+        // Not ready, not connected, and a code that stands for nothing here.
+        for code in [21, 1167, 9999] {
+            assert_ne!(number(code), Some(EIO));
+        }
+        assert_eq!(of(&io::Error::other("no code")), None);
+    }
+}
