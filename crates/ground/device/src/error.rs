@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use crate::ByteRange;
 
+pub use cheetah_kit::errno::{
+    EACCES, ECONNREFUSED, EHOSTUNREACH, EINVAL, EIO, EKEYREJECTED, EKEYREVOKED, ENOENT, ENOKEY, ENONET, ENOSPC,
+    EOPNOTSUPP, EPERM, EPROTONOSUPPORT, EROFS, ESTALE, ETIMEDOUT,
+};
+
 /// The result of an operation on a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -83,7 +88,7 @@ pub enum Error {
         context: Arc<str>,
         /// The error's text.
         why: Arc<str>,
-        /// Its errno.
+        /// Its errno (Linux numbering).
         errno: i32,
     },
 }
@@ -111,7 +116,7 @@ impl Error {
         Self::Io {
             context: context.into(),
             why: crate::os_error::describe(error).into(),
-            errno: error.raw_os_error().unwrap_or(EIO),
+            errno: cheetah_kit::errno::of(error).unwrap_or(EIO),
         }
     }
 
@@ -133,38 +138,3 @@ impl Error {
         }
     }
 }
-
-/// Operation not permitted.
-pub const EPERM: i32 = 1;
-/// Input/output error.
-pub const EIO: i32 = 5;
-/// No such file or directory; of an export: the server does not have it.
-pub const ENOENT: i32 = 2;
-/// Permission denied: the server does not let this client do this.
-pub const EACCES: i32 = 13;
-/// Invalid argument.
-pub const EINVAL: i32 = 22;
-/// No process listens at the address.
-pub const ECONNREFUSED: i32 = 111;
-/// The server accepted the connection, and does not answer.
-pub const ETIMEDOUT: i32 = 110;
-/// No route to the server's machine, or it does not answer at all.
-pub const EHOSTUNREACH: i32 = 113;
-/// Stale handle: the server is another instance than the one that held the content.
-pub const ESTALE: i32 = 116;
-/// Required key not available: the server accepts members of its room only, and no room is named.
-pub const ENOKEY: i32 = 126;
-/// Key has been revoked: the server refuses the certificate of this machine.
-pub const EKEYREVOKED: i32 = 128;
-/// Key was rejected by service: the server is in another room than this machine.
-pub const EKEYREJECTED: i32 = 129;
-/// Machine is not on the network: this machine has no credential of the server's room.
-pub const ENONET: i32 = 64;
-/// Protocol not supported: the server does not encrypt, and has to.
-pub const EPROTONOSUPPORT: i32 = 93;
-/// No space left on device.
-pub const ENOSPC: i32 = 28;
-/// Read-only file system.
-pub const EROFS: i32 = 30;
-/// Operation not supported.
-pub const EOPNOTSUPP: i32 = 95;

@@ -22,8 +22,8 @@ pub mod layer;
 pub mod le;
 pub mod linear;
 pub mod link_estimate;
-pub mod machine_memory;
 pub mod memory;
+mod os;
 pub mod os_error;
 pub mod overlay;
 pub mod path_text;
@@ -41,6 +41,7 @@ pub mod supervise;
 pub mod visible;
 pub mod window;
 
+pub use cheetah_kit::machine_memory;
 pub use coverage::Coverage;
 pub use data::Data;
 pub use device::{Device, DynDevice, Extent, Fill, Geometry, Zeroing};

@@ -3,15 +3,17 @@
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
 
-/// Describes an error, with the next step where that is clear. The errno and the path of a temporary file, which
-/// `tempfile` adds, are left out: the caller names the file that the user knows.
+use crate::os;
+
+/// Describes an error, with the next step where that is clear. The path of a temporary file, which `tempfile` adds, is left out:
+/// the caller names the file that the user knows. So is the errno, but not a code of Windows.
 pub fn describe(error: &Error) -> String {
     let errno = innermost(error);
     let text = errno.map_or_else(|| error.to_string(), |errno| Error::from_raw_os_error(errno).to_string());
-    let text = text.rfind(" (os error ").map_or(text.as_str(), |at| &text[..at]);
+    let text = os::words_of(&text);
     let kind = errno.map_or(error.kind(), |errno| Error::from_raw_os_error(errno).kind());
     let next = match kind {
-        ErrorKind::PermissionDenied => "; check its owner and mode, or run as root",
+        ErrorKind::PermissionDenied => os::MAY_NOT,
         ErrorKind::NotFound => "; check the path",
         ErrorKind::ReadOnlyFilesystem => "; choose another place",
         ErrorKind::StorageFull => "; free some space, or choose another place",

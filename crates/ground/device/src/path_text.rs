@@ -8,8 +8,9 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
+
+use cheetah_kit::path::from_bytes;
 
 /// The prefix of the text of a path that is not written unchanged.
 pub const PREFIX: &str = "bytes:";
@@ -19,7 +20,7 @@ pub fn path_to_text(path: &(impl AsRef<OsStr> + ?Sized)) -> Cow<'_, str> {
     let path = path.as_ref();
     match path.to_str() {
         Some(text) if !text.starts_with(PREFIX) => Cow::Borrowed(text),
-        _ => Cow::Owned(encode(path.as_bytes())),
+        _ => Cow::Owned(encode(path.as_encoded_bytes())),
     }
 }
 
@@ -30,8 +31,7 @@ pub fn typed_to_text(typed: &OsStr) -> Cow<'_, str> {
 
 /// Returns the path of a text. A percent sign without two digits after it stands for itself.
 pub fn text_to_path(text: &str) -> PathBuf {
-    text.strip_prefix(PREFIX)
-        .map_or_else(|| text.into(), |encoded| std::ffi::OsString::from_vec(decode(encoded)).into())
+    text.strip_prefix(PREFIX).map_or_else(|| text.into(), |encoded| from_bytes(decode(encoded)).into())
 }
 
 fn encode(path: &[u8]) -> String {
@@ -65,6 +65,7 @@ fn decode(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::path::Path;
 
     #[test]

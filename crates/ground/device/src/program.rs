@@ -3,25 +3,21 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use crate::os;
 
 /// The path of a program: `name` itself if it has a slash, else the first executable file of that name in the folders of
 /// `PATH` that this user may run. Folders that cannot be read are passed over; the operating system would say that permission
 /// is denied.
 pub fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let path = std::env::var_os("PATH").unwrap_or_else(|| os::PATH_DEFAULT.into());
     find_in(&path, Path::new(name.as_ref()))
 }
 
 fn find_in(path: &OsStr, name: &Path) -> Option<PathBuf> {
-    // A file that others may run, but not this user, is passed over, too.
-    let is_executable = |file: &Path| {
-        file.metadata().is_ok_and(|found| found.is_file()) && rustix::fs::access(file, Access::EXEC_OK).is_ok()
-    };
     if name.components().count() > 1 || name.is_absolute() {
-        return is_executable(name).then(|| name.to_owned());
+        return os::executable(name);
     }
-    std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+    std::env::split_paths(path).find_map(|folder| os::executable(&folder.join(name)))
 }
 
 #[cfg(test)]

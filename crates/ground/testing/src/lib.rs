@@ -50,7 +50,7 @@ pub fn root_and_loop() -> bool {
 
 /// Whether this process is root.
 pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    cheetah_kit::process::is_privileged()
 }
 
 /// Returns a program's path; also looks in directories that a user's PATH lacks.

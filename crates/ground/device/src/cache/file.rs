@@ -5,13 +5,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cheetah_kit::crc64_nvme;
-use rustix::fs::FallocateFlags;
+use cheetah_kit::file::{FileExt as _, make_sparse, punch_hole};
 
 use super::GRAIN;
 use crate::data::Part;
@@ -27,6 +26,7 @@ impl CacheFile {
     pub(super) fn new(dir: &Path) -> Result<Self> {
         let context = || format!("cannot keep a cache in {}", dir.display());
         let file = tempfile::tempfile_in(dir).map_err(|error| Error::io(context(), &error))?;
+        make_sparse(&file).map_err(|error| Error::io(context(), &error))?;
         let store = Self { file };
         store.file.write_all_at(&[1], 0).map_err(|error| Error::io(context(), &error))?;
         store.punch(ByteRange::new(0, GRAIN)).map_err(|error| Error::io(context(), &error))?;
@@ -68,8 +68,7 @@ impl CacheFile {
 
     /// Returns the space of a range to the file system.
     pub(super) fn punch(&self, range: ByteRange) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.file, flags, range.offset, range.len)?)
+        punch_hole(&self.file, range.offset, range.len)
     }
 }
 

@@ -10,11 +10,11 @@
 mod spans;
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use cheetah_kit::file::{FileExt as _, make_sparse};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 
@@ -65,6 +65,8 @@ impl Overlay {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(|error| {
             Error::io(format!("creating the overlay file {} (it must not exist yet)", path.display()), &error)
         })?;
+        // Without it, the file only takes more space.
+        let _ = make_sparse(&file);
         std::fs::remove_file(path)
             .map_err(|error| Error::io(format!("unlinking the overlay file {}", path.display()), &error))?;
         let store = Store::File(Arc::new(ScratchFile { file, path: path.to_owned(), turn: Arc::default() }));
