@@ -1,15 +1,14 @@
 //! The certificate and key with which a machine proves its identity.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use cheetah_kit::file::{open_without_following, others_may_use};
 use parking_lot::Mutex;
 use ring::hkdf;
-use rustix::fs::OFlags;
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -94,10 +93,8 @@ impl Credential {
     /// As [`Self::from_pem`], and if the file cannot be read, is a symbolic link, or is readable by other users.
     pub fn from_file(path: &Path) -> Result<Self, TlsError> {
         let failed = |error| TlsError::Read { path: path.to_owned(), error };
-        let open = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path);
-        let mut file = open.map_err(failed)?;
-        let mode = file.metadata().map_err(failed)?.mode();
-        if mode & 0o077 != 0 {
+        let mut file = open_without_following(File::options().read(true), path).map_err(failed)?;
+        if others_may_use(&file).map_err(failed)? {
             return Err(TlsError::Readable(path.to_owned()));
         }
         Self::from_pem(&read(&mut file).map_err(failed)?)

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rustix::io::Errno;
+use cheetah_kit::errno::{EACCES, EKEYREJECTED, EKEYREVOKED, ENOKEY};
 
 use crate::identity::{Identity, RoomId};
 use crate::role::Roles;
@@ -40,13 +40,12 @@ impl Refusal {
 
     /// The errno that stands for it.
     pub fn errno(self) -> i32 {
-        let errno = match self {
-            Self::Revoked => Errno::KEYREVOKED,
-            Self::OtherRoom => Errno::KEYREJECTED,
-            Self::NoCertificate => Errno::NOKEY,
-            Self::BadCertificate => Errno::ACCESS,
-        };
-        errno.raw_os_error()
+        match self {
+            Self::Revoked => EKEYREVOKED,
+            Self::OtherRoom => EKEYREJECTED,
+            Self::NoCertificate => ENOKEY,
+            Self::BadCertificate => EACCES,
+        }
     }
 
     /// The refusal that made an operation on a connection fail, if a refusal did.
