@@ -3,10 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::greeting::{GREETING_LEN, read};
+use crate::os::UnixStream;
 use crate::uri::Address;
 
 /// Connects to `address`, waits for an NBD server's greeting, and closes the connection. A server that calls us

@@ -3,7 +3,7 @@
 //! Every hop between machines speaks NBD. [`proto`] is the codec and [`handshake`] the negotiation; neither does
 //! any I/O, they turn bytes into decisions and back. [`client`] makes a device of an export elsewhere.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod answering;
 pub mod busy;
@@ -11,6 +11,7 @@ pub mod client;
 mod greeting;
 pub mod handshake;
 pub mod inbox;
+mod os;
 pub mod packing;
 pub mod proto;
 pub mod server;

@@ -1,14 +1,13 @@
 //! URIs of exports: `nbd://host[:port]/export` and `nbd+unix:///export?socket=PATH`; with TLS, `nbds://` and
 //! `nbds+unix://`, and optionally `tls-certificates=DIR` among the parameters.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use cheetah_kit::path::from_bytes;
 use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, decode_bytes, encode};
 use cheetah_tls::{ClientTls, Credential, CredentialSet, Expected, Fingerprint, RoomId};
 
@@ -130,7 +129,7 @@ fn parse_unix(rest: &str, tls: bool) -> Result<NbdUri, &'static str> {
     if socket.is_empty() {
         return Err("the socket is missing");
     }
-    let address = Address::Unix(OsString::from_vec(decode_bytes(socket)?).into());
+    let address = Address::Unix(from_bytes(decode_bytes(socket)?).into());
     Ok(NbdUri { address, export: decode(export)?, security: security(query, tls)? })
 }
 
@@ -147,7 +146,7 @@ fn security(query: &str, tls: bool) -> Result<Security, &'static str> {
     match (folder, tls) {
         (Some(""), _) => Err("the folder of certificates is missing"),
         (Some(_), false) => Err("tls-certificates needs nbds://"),
-        (Some(folder), true) => Ok(Security::Certificates(OsString::from_vec(decode_bytes(folder)?).into())),
+        (Some(folder), true) => Ok(Security::Certificates(from_bytes(decode_bytes(folder)?).into())),
         (None, true) => Ok(Security::Room {
             room: parameter(ROOM).map(str::parse).transpose().map_err(|_| "the room must be 32 hexadecimal digits")?,
             key: parameter(KEY).map(str::parse).transpose().map_err(|_| "the key must be 64 hexadecimal digits")?,
@@ -194,7 +193,7 @@ fn write_certificates(security: &Security, separator: char, f: &mut fmt::Formatt
     match security {
         Security::Usual => Ok(()),
         Security::Certificates(folder) => {
-            write!(f, "{separator}{CERTIFICATES}{}", encode(folder.as_os_str().as_bytes(), PATH))
+            write!(f, "{separator}{CERTIFICATES}{}", encode(folder.as_os_str().as_encoded_bytes(), PATH))
         }
         Security::Room { room, key } => {
             let mut separator = separator;
@@ -231,7 +230,7 @@ impl fmt::Display for NbdUri {
                 write!(f, "inbound://{}/{}", inbox.address(), encode(&self.export, PATH))
             }
             Address::Unix(path) => {
-                let socket = encode(path.as_os_str().as_bytes(), PATH);
+                let socket = encode(path.as_os_str().as_encoded_bytes(), PATH);
                 write!(f, "nbd{s}+unix:///{}?socket={socket}", encode(&self.export, PATH))?;
                 write_certificates(&self.security, '&', f)
             }
@@ -308,7 +307,7 @@ mod tests {
         fn a_printed_uri_parses_to_itself(
             export in ".{0,20}", socket in prop::collection::vec(1u8.., 1..20), port in 1u16..
         ) {
-            let socket = OsString::from_vec(socket);
+            let socket = from_bytes(socket);
             let unix = Address::Unix(socket.clone().into());
             for security in [
                 Security::Usual,

@@ -1,15 +1,7 @@
 //! Which requests have arrived at the server's machine: until a request has, the server owes no answer to it. Over 100 Mbit/s,
 //! a write of 32 MiB takes three seconds to arrive.
 
-#![allow(unsafe_code, reason = "an ioctl without a safe wrapper")]
-
-use std::os::fd::AsFd;
-
-use rustix::ioctl::{Getter, Opcode, ioctl};
 use tokio::time::Instant;
-
-/// `SIOCOUTQ` (linux/sockios.h): the bytes that the peer's kernel has not acknowledged.
-const SIOCOUTQ: Opcode = 0x5411;
 
 /// Counts of the bytes sent over a connection; with TLS, before encryption.
 #[derive(Debug, Default)]
@@ -52,13 +44,6 @@ impl Delivery {
     }
 }
 
-/// Bytes that a socket took, and that the peer's kernel has not acknowledged; 0 if the kernel cannot tell.
-pub(super) fn unacknowledged(socket: &impl AsFd) -> u64 {
-    // SAFETY: SIOCOUTQ writes an int.
-    let bytes = unsafe { ioctl(socket, Getter::<SIOCOUTQ, i32>::new()) };
-    bytes.ok().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -88,13 +73,5 @@ mod tests {
         let end = delivery.queue(28);
         delivery.wrote(28);
         assert_eq!(delivery.look(0, end, Instant::now()), None);
-    }
-
-    #[test]
-    fn bytes_that_the_peer_has_not_read_are_unacknowledged() {
-        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(unacknowledged(&near), 0);
-        std::io::Write::write_all(&mut &near, &[0; 5000]).unwrap();
-        assert!(unacknowledged(&near) >= 5000);
     }
 }

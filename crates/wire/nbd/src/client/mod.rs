@@ -379,7 +379,7 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
             Some(errno) => errno,
             // The operating system's time-out is that of a connection that nobody accepts.
             None if error.kind() == std::io::ErrorKind::TimedOut => EHOSTUNREACH,
-            None => error.raw_os_error().unwrap_or(EIO),
+            None => cheetah_kit::errno::of(error).unwrap_or(EIO),
         },
         OpenError::Silent(_) => ETIMEDOUT,
         OpenError::NoConnection(_) => EHOSTUNREACH,

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, BytesMut};
+use cheetah_kit::socket::unacknowledged_bytes;
 use cheetah_tls::{ClientTls, Receiver, Sender, Standing, Transport};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::net::{TcpStream, UnixStream, tcp, unix};
+use tokio::net::{TcpStream, tcp};
 
-use super::delivery::unacknowledged;
+use crate::os::{OwnedReadHalf, OwnedWriteHalf, UnixStream};
 use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
@@ -39,12 +40,12 @@ pub(super) struct WriteHalf {
 
 enum ReadSocket {
     Tcp(tcp::OwnedReadHalf),
-    Unix(unix::OwnedReadHalf),
+    Unix(OwnedReadHalf),
 }
 
 enum WriteSocket {
     Tcp(tcp::OwnedWriteHalf),
-    Unix(unix::OwnedWriteHalf),
+    Unix(OwnedWriteHalf),
 }
 
 /// A connected socket.
@@ -179,8 +180,8 @@ impl WriteHalf {
     /// Bytes that were written, with TLS after encryption, and have not arrived at the server's machine.
     pub fn unacknowledged(&self) -> u64 {
         match &self.socket {
-            WriteSocket::Tcp(stream) => unacknowledged(stream.as_ref()),
-            WriteSocket::Unix(stream) => unacknowledged(stream.as_ref()),
+            WriteSocket::Tcp(stream) => unacknowledged_bytes(stream.as_ref()),
+            WriteSocket::Unix(stream) => unacknowledged_bytes(stream.as_ref()),
         }
     }
 

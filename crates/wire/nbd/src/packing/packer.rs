@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cheetah_device::{ByteRange, Data, Error, Result};
+use cheetah_kit::thread::lower_priority;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -156,7 +157,7 @@ impl Drop for Counted<'_> {
 }
 
 fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: bool) {
-    if nice && let Err(error) = rustix::process::nice(19) {
+    if nice && let Err(error) = lower_priority(19) {
         tracing::warn!("compression runs at normal priority: {error}");
     }
     let mut compressor = Compressor::default();

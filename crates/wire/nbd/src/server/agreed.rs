@@ -2,7 +2,6 @@
 //! handshake. It gets simple replies.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -16,6 +15,7 @@ use super::terms::Terms;
 pub use super::transmission::Ending;
 use super::transmission::Transmission;
 use super::wire::Wire;
+use crate::os::{StdUnixStream, UnixStream};
 use crate::proto::TransmissionFlags;
 
 /// Returns the flags that the kernel gets for a device.
@@ -33,7 +33,7 @@ pub fn flags(device: &dyn Device) -> TransmissionFlags {
 ///
 /// If a connection breaks, or the client violates the protocol. The others are then served to their end.
 pub async fn serve(
-    connections: Vec<UnixStream>,
+    connections: Vec<StdUnixStream>,
     device: DynDevice,
     flags: TransmissionFlags,
     memory_bytes: usize,
@@ -55,13 +55,13 @@ pub async fn serve(
 }
 
 async fn one(
-    stream: UnixStream,
+    stream: StdUnixStream,
     device: DynDevice,
     flags: TransmissionFlags,
     memory: Arc<Memory>,
 ) -> io::Result<Ending> {
     panic_point("nbd-connection");
-    let stream = tokio::net::UnixStream::from_std(stream)?;
+    let stream = UnixStream::from_std(stream)?;
     let mut wire = Wire::new(stream, None, None);
     let terms = Terms { flags, structured: false, allocation: None, packs: None, others: Vec::new() };
     let (allowance, received) = (Allowance::new(memory), BytesMut::new());

@@ -5,11 +5,13 @@
 //! digests whole blocks only; so no more is received than has arrived, in whole blocks.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::AsFd;
 
+use cheetah_kit::socket::arrived_bytes;
 use cheetah_tls::Secured;
 use smallvec::SmallVec;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+
+use crate::os::UnixStream;
 
 /// A stream that may say how many bytes have arrived, and hand them out without waiting.
 pub(super) trait Arrivals {
@@ -28,11 +30,6 @@ pub(super) trait Arrivals {
     }
 }
 
-/// The number of bytes in a socket's receive queue. An error is left to the next call that receives.
-fn queued(socket: impl AsFd) -> usize {
-    rustix::io::ioctl_fionread(socket).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
 /// Runs as the system calls take them.
 fn slices<'a>(runs: &'a mut [&mut [u8]]) -> SmallVec<[IoSliceMut<'a>; 4]> {
     runs.iter_mut().map(|run| IoSliceMut::new(run)).collect()
@@ -42,7 +39,7 @@ impl Arrivals for TcpStream {
     const KNOWN: bool = true;
 
     fn arrived(&self) -> usize {
-        queued(self)
+        arrived_bytes(self)
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {
@@ -54,7 +51,7 @@ impl Arrivals for UnixStream {
     const KNOWN: bool = true;
 
     fn arrived(&self) -> usize {
-        queued(self)
+        arrived_bytes(self)
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {

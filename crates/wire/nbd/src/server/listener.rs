@@ -1,14 +1,14 @@
 //! Listening sockets: TCP or Unix.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
+use crate::os::{StdUnixStream, UnixListener, UnixStream, keep_others_out};
 use crate::tune;
 
 /// A bound socket that accepts clients.
@@ -47,7 +47,7 @@ impl Listener {
     pub fn unix(path: &Path) -> io::Result<Self> {
         let bound = Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned()));
         // A library may bind under any umask; the command line's lets no other user in from the start.
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        keep_others_out(path)?;
         Ok(bound)
     }
 
@@ -71,7 +71,7 @@ impl Listener {
 /// A client's socket, not yet tied to the runtime that will serve it.
 pub(super) enum Accepted {
     Tcp(std::net::TcpStream),
-    Unix(std::os::unix::net::UnixStream),
+    Unix(StdUnixStream),
 }
 
 /// A client's socket in a runtime.

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cheetah_device::supervise::panic_point;
+use cheetah_kit::thread::{HAS_SHORT_PAUSES, set_timer_slack_ns};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -22,9 +23,10 @@ thread_local! {
     static GATHERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes this thread pause before it next sleeps, so that requests gather. No effect on threads outside [`Workers`].
+/// Makes this thread pause before it next sleeps, so that requests gather. No effect on threads outside [`Workers`], nor where
+/// pauses are long.
 pub(super) fn gather() {
-    GATHERING.set(true);
+    GATHERING.set(HAS_SHORT_PAUSES);
 }
 
 /// Threads with an event loop each.
@@ -71,8 +73,8 @@ impl Worker {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // If it fails, gathering takes longer.
-            let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+            // Where it has no effect, gathering takes longer.
+            set_timer_slack_ns(TIMER_SLACK_NS);
             // The sender is only dropped.
             let _ = runtime.block_on(stopped);
         })?;
