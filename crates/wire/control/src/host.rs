@@ -8,20 +8,17 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Version, header};
+use cheetah_kit::machine::host_name;
 
 /// Whether the Host header names this machine: an IP address, `localhost`, or the host name, bare or under `.local`,
 /// with or without a port. Only requests before HTTP/1.1 may omit it; browsers always send it.
 pub(super) fn is_ours(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.to_str().is_ok_and(|host| names_us(host, &own_name())),
+        (Some(host), None) => host.to_str().is_ok_and(|host| names_us(host, &host_name())),
         (None, _) => version < Version::HTTP_11,
         (Some(_), Some(_)) => false,
     }
-}
-
-fn own_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn names_us(host: &str, own_name: &str) -> bool {

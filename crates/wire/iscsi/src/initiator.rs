@@ -360,7 +360,7 @@ fn isid() -> std::io::Result<[u8; 6]> {
 /// The error for a failed first connection.
 fn cannot_connect(name: &str, uri: &IscsiUri, error: &ConnectionError) -> Error {
     let errno = match error {
-        ConnectionError::Io(error) => error.raw_os_error().unwrap_or(EIO),
+        ConnectionError::Io(error) => cheetah_kit::errno::of(error).unwrap_or(EIO),
         _ => EIO,
     };
     let why = match error {

@@ -152,7 +152,7 @@ fn refused(status: StatusCode, error: Option<&str>) -> String {
 
 /// What an error of a connection says about the node.
 fn fact_of(error: &io::Error) -> Fact {
-    Fact::of_errno(match (Refusal::of_error(error), error.raw_os_error(), error.kind()) {
+    Fact::of_errno(match (Refusal::of_error(error), cheetah_kit::errno::of(error), error.kind()) {
         (Some(refusal), ..) => refusal.errno(),
         // The operating system's time-out is that of a connection that nobody accepts.
         (None, Some(errno), kind) if kind != io::ErrorKind::TimedOut => errno,

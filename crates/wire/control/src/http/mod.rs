@@ -20,10 +20,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use cheetah_device::supervise::{contain, panic_point};
+use cheetah_kit::socket::set_unacknowledged_max;
 use cheetah_tls::{ConnectionSlot, ConnectionSlots, Roles, ServerTls, Standing};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -36,8 +36,8 @@ use crate::host;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How long a caller may take to send a request's head. An idle connection is closed after this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a caller may leave sent data unacknowledged, in milliseconds.
-const UNREAD_MS_MAX: u32 = 10_000;
+/// How long a caller may leave sent data unacknowledged.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
 
 /// The pause after a caller could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -138,7 +138,7 @@ type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 async fn admit(stream: TcpStream, slot: ConnectionSlot, tls: Option<ServerTls>, router: Router) -> Ended {
     // hyper does not poll a response while the socket is full, so the kernel must enforce this limit.
-    set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
+    set_unacknowledged_max(&stream, UNREAD_MAX)?;
     stream.set_nodelay(true)?;
     let Some(tls) = tls else {
         let _slot = slot;
