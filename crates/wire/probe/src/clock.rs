@@ -1,13 +1,15 @@
-//! Times in nanoseconds of `CLOCK_MONOTONIC`, which is never set back, and which the kernel's queues use.
+//! Times in nanoseconds of the monotonic clock, which is never set back. On Linux it is `CLOCK_MONOTONIC`, which the kernel's
+//! queues use.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use serde::{Deserialize, Serialize};
 
-/// A point in time, in nanoseconds of `CLOCK_MONOTONIC`.
+use crate::os::clock;
+
+/// A point in time, in nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
@@ -16,7 +18,7 @@ impl Nanos {
     /// Returns the time now.
     #[must_use]
     pub fn now() -> Self {
-        Self(read(ClockId::Monotonic))
+        Self(clock::monotonic_ns())
     }
 
     /// Returns the time from `earlier` to this; zero if that is later.
@@ -57,21 +59,21 @@ impl WallOffset {
     /// The offset now, to within the time three clock readings take.
     #[must_use]
     pub fn now() -> Self {
-        Self::of(|| read(ClockId::Realtime))
+        Self::of(clock::wall_ns)
     }
 
     /// The offset of `CLOCK_TAI`, by which the kernel stamps some packets and schedules others.
     #[must_use]
     pub fn tai() -> Self {
-        Self::of(|| clock_gettime_dynamic(DynamicClockId::Tai).map(nanoseconds).unwrap_or_default())
+        Self::of(clock::tai_ns)
     }
 
-    fn of(clock: impl Fn() -> u64) -> Self {
+    fn of(read: impl Fn() -> u64) -> Self {
         // The shortest of several attempts was the least disturbed.
         let attempt = || {
-            let before = read(ClockId::Monotonic);
-            let wall = clock();
-            let after = read(ClockId::Monotonic);
+            let before = clock::monotonic_ns();
+            let wall = read();
+            let after = clock::monotonic_ns();
             (after.saturating_sub(before), wall.saturating_sub(before + after.saturating_sub(before) / 2))
         };
         let (_, offset) = (0..8).map(|_| attempt()).min().unwrap_or_default();
@@ -91,15 +93,6 @@ impl WallOffset {
     }
 }
 
-fn read(clock: ClockId) -> u64 {
-    nanoseconds(clock_gettime(clock))
-}
-
-fn nanoseconds(now: Timespec) -> u64 {
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +100,7 @@ mod tests {
     #[test]
     fn converting_both_clocks_gives_the_same_time() {
         let offset = WallOffset::now();
-        let (before, wall, after) = (Nanos::now(), read(ClockId::Realtime), Nanos::now());
+        let (before, wall, after) = (Nanos::now(), clock::wall_ns(), Nanos::now());
         let converted = offset.to_monotonic(wall);
         let slack = Duration::from_millis(5);
         assert!(converted + slack >= before && converted <= after + slack, "{before} {converted} {after}");

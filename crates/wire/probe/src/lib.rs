@@ -19,6 +19,7 @@ pub mod far;
 pub mod frame;
 pub mod limits;
 pub mod measure;
+mod os;
 pub mod path;
 pub mod route;
 pub mod schedule;

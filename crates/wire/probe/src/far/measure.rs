@@ -245,7 +245,7 @@ fn our_address(there: SocketAddr) -> io::Result<SocketAddr> {
 
 /// Returns whether a packet was too large to be sent whole.
 fn is_too_large(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+    crate::os::socket::is_too_large(error)
 }
 
 #[cfg(test)]

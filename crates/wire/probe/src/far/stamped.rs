@@ -2,16 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
 
-use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::api::Token;
 use super::dispersion::ReceivedPacket;
 use super::tag;
 use crate::clock::{Nanos, WallOffset};
-use crate::send::{control, set_option};
+use crate::os::socket;
 
 /// The receive buffer asked for, in bytes: a train of the largest packets. The kernel may grant less.
 const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
@@ -39,7 +37,7 @@ impl TimestampingSocket {
         let socket = std::net::UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
         socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
-        let by_kernel = set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).is_ok();
+        let by_kernel = socket::stamp(&socket);
         let packet = vec![0; PACKET_BYTES_MAX].into();
         Ok(Self { socket: UdpSocket::from_std(socket)?, by_kernel, wall: None, packet })
     }
@@ -72,13 +70,10 @@ impl TimestampingSocket {
                 false => return Ok(None),
             },
         };
-        let (socket, packet) = (&self.socket, &mut self.packet);
-        let beside =
-            socket.async_io(Interest::READABLE, || control::receive(&socket.as_fd(), libc::MSG_DONTWAIT, packet));
-        let beside = beside.await?;
-        let payload = packet.get(..beside.bytes).unwrap_or_default();
-        let at = beside.wall_ns.map_or_else(Nanos::now, |ns| wall.to_monotonic(ns));
-        let ip_bytes = tag::ip_bytes(beside.bytes, from.to_canonical().is_ipv4());
+        let (bytes, wall_ns) = socket::receive(&self.socket, &mut self.packet).await?;
+        let at = wall_ns.map_or_else(Nanos::now, |ns| wall.to_monotonic(ns));
+        let payload = self.packet.get(..bytes).unwrap_or_default();
+        let ip_bytes = tag::ip_bytes(bytes, from.to_canonical().is_ipv4());
         Ok(tag::seq_of(token, payload).map(|seq| ReceivedPacket { seq, at, ip_bytes }))
     }
 

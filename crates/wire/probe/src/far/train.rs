@@ -5,11 +5,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
-
 use super::api::Token;
 use super::tag;
 use crate::clock::Nanos;
+use crate::os;
 
 /// Sleeping ends this long before a packet is due; the rest is spent spinning.
 pub const SPIN: Duration = Duration::from_micros(100);
@@ -28,10 +27,7 @@ pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
     let mut from = here;
     from.set_port(0);
     let socket = UdpSocket::bind(from)?;
-    match there {
-        SocketAddr::V4(_) => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?,
-        SocketAddr::V6(_) => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?,
-    }
+    os::socket::refuse_fragments(&socket, there.is_ipv4())?;
     socket.set_write_timeout(Some(STUCK))?;
     socket.connect(there)?;
     Ok(socket)

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use super::interface;
 use super::mtu::{self, ProbeOutcome};
 use super::options::{Aspect, Options};
 use super::prober::{ProbeKind, Prober};
@@ -16,6 +15,7 @@ use crate::clock::Nanos;
 use crate::estimate::capacity::Unknown;
 use crate::estimate::plan::{Plan, Step};
 use crate::estimate::{TrainArrivals, dispersion};
+use crate::os;
 use crate::path::Capacity;
 use crate::units::BitRate;
 
@@ -101,7 +101,7 @@ pub(super) fn measure(
         let why =
             if whys.is_empty() { "the host answers no probes that carry data".to_owned() } else { whys.join("; ") };
         problems.push(format!("The capacity is not known: {why}."));
-    } else if interface::is_virtual_pair(wire.route.index) {
+    } else if os::route::is_virtual_pair(wire.route.index) {
         let name = &wire.route.interface;
         problems.push(format!(
             "{name} is a virtual interface: the capacity is what this machine emulates, or its own speed."

@@ -14,7 +14,6 @@
 mod available;
 mod capacity;
 mod hops;
-mod interface;
 mod mtu;
 mod options;
 mod plain;

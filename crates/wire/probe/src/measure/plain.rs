@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use cheetah_kit::random;
-use rustix::io::Errno;
 
 use super::options::{Aspect, Options};
 use super::stop::{Outcome, Stop};
@@ -17,6 +16,7 @@ use crate::clock::Nanos;
 use crate::estimate::round_trip::Probes;
 use crate::frame::{Session, datagram};
 use crate::limits::Budget;
+use crate::os::socket::is_silence;
 use crate::path::{Method, RoundTrip};
 
 /// The most packets that we send for a connection: SYN, ACK, FIN and the ACK of theirs.
@@ -172,8 +172,4 @@ fn connections(
         watch.sleep_until(begun + options.interval)?;
     }
     Ok(())
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut || Errno::from_io_error(error) == Some(Errno::INPROGRESS)
 }

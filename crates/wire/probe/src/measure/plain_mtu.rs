@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cheetah_kit::random;
-use rustix::io::Errno;
 
 use super::mtu::{ProbeOutcome, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
@@ -16,6 +15,7 @@ use crate::capture::datagram::{Datagram, IcmpError};
 use crate::clock::Nanos;
 use crate::frame::{ETHERNET_BYTES, Session, TAG_BYTES};
 use crate::limits::Budget;
+use crate::os::socket::is_too_large;
 use crate::path::Mtu;
 use crate::route::Route;
 
@@ -85,7 +85,7 @@ impl UdpProber<'_> {
         match self.socket.send(&payload) {
             Ok(_) => self.await_fate(ip_bytes, Nanos::now() + patience, watch),
             // Refused by our own kernel: larger than the interface takes.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(ProbeOutcome::TooBig(None))),
+            Err(error) if is_too_large(&error) => Ok(Some(ProbeOutcome::TooBig(None))),
             Err(error) => Err(Stop::Unsent(error)),
         }
     }

@@ -41,9 +41,9 @@ impl Stop {
         matches!(
             self,
             Self::Loopback
-                | Self::Route(RouteError::NotEthernet(_))
-                | Self::Send(SendError::NotPermitted | SendError::NoneAvailable(_))
-                | Self::Capture(CaptureError::NotPermitted)
+                | Self::Route(RouteError::NotEthernet(_) | RouteError::NotOffered)
+                | Self::Send(SendError::NotPermitted | SendError::NotOffered | SendError::NoneAvailable(_))
+                | Self::Capture(CaptureError::NotPermitted | CaptureError::NotOffered)
         )
     }
 

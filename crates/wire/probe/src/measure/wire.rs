@@ -14,8 +14,9 @@ use crate::clock::Nanos;
 use crate::estimate::Arrival;
 use crate::frame::{ETHERNET_BYTES, Ends, Reply, Session, frame, parse};
 use crate::limits::{Budget, SendDecision};
+use crate::os;
 use crate::path::Trains;
-use crate::route::{Route, qdisc};
+use crate::route::Route;
 use crate::selfcheck::Bound;
 use crate::send::{self, Sender};
 
@@ -119,7 +120,7 @@ impl<'a> Wire<'a> {
 
     /// Returns the queue discipline that shapes the traffic of this machine, but not the packets of this measurement.
     pub(super) fn avoided_shaper(&self) -> Option<String> {
-        if self.sender.backend().is_direct() { qdisc::shaper(self.route.index) } else { None }
+        if self.sender.backend().is_direct() { os::route::shaper(self.route.index) } else { None }
     }
 
     /// Returns the measures that would make sending more accurate, but are not permitted.

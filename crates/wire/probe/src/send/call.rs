@@ -4,11 +4,11 @@ use crate::clock::Nanos;
 
 /// One system call that sent packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SendCall {
+pub(crate) struct SendCall {
     /// The number of packets.
-    pub(super) packets: usize,
+    pub(crate) packets: usize,
     /// When it started.
-    pub(super) before: Nanos,
+    pub(crate) before: Nanos,
     /// When it returned.
-    pub(super) after: Nanos,
+    pub(crate) after: Nanos,
 }

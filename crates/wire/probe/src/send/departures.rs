@@ -1,7 +1,6 @@
 //! When the packets of a train left.
 
 use super::call::SendCall;
-use super::stalls::Stalls;
 use crate::clock::Nanos;
 use crate::selfcheck::{Bound, TimeRange, Verdict, check, check_whole, gap_errors};
 
@@ -13,6 +12,15 @@ pub enum Stamp {
     /// This program's clock reading right after the call that sent the packet. Of several packets sent by one call,
     /// only the beginning and the end of the call are known; [`Departures::left`] spreads them evenly between.
     Own,
+}
+
+/// The longest stalls during a train, in nanoseconds; 0 if there was none of at least 20 µs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// The longest time that the host of this virtual machine took.
+    pub host_ns: u64,
+    /// The longest time that other threads took.
+    pub threads_ns: u64,
 }
 
 /// When the packets of a train left.
@@ -39,7 +47,7 @@ impl Departures {
 
     /// Departures by our own clock readings around all calls. A packet sent alone left when its call returned, or a
     /// constant short time before. So did the last of several; the others left at any time during the call.
-    pub(super) fn called(calls: &[SendCall]) -> Self {
+    pub(crate) fn called(calls: &[SendCall]) -> Self {
         let each = || calls.iter().flat_map(|call| (1..=call.packets).map(move |nth| (call, nth)));
         let between = |(call, nth): (&SendCall, usize)| {
             let earliest = if nth < call.packets { call.before } else { call.after };
@@ -54,7 +62,7 @@ impl Departures {
     }
 
     /// Removes the first packet.
-    pub(super) fn remove_first(&mut self) {
+    pub(crate) fn remove_first(&mut self) {
         self.left.drain(..self.left.len().min(1));
         self.between.drain(..self.between.len().min(1));
     }

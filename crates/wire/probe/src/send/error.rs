@@ -2,8 +2,6 @@
 
 use std::io;
 
-use rustix::io::Errno;
-
 use super::Backend;
 
 /// The reason a train was not sent.
@@ -15,6 +13,9 @@ pub enum SendError {
          'setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep' on the cheetah program"
     )]
     NotPermitted,
+    /// No backend exists for this system.
+    #[error("this system cannot send packets at exact times, which Linux can")]
+    NotOffered,
     /// The backend is not available here.
     #[error("the backend {backend} is not available here: {why}")]
     Unavailable {
@@ -55,25 +56,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    pub(super) fn unavailable(backend: Backend, why: impl ToString) -> Self {
+    pub(crate) fn unavailable(backend: Backend, why: impl ToString) -> Self {
         Self::Unavailable { backend, why: why.to_string() }
-    }
-
-    /// Converts an error of sending through `interface`.
-    pub(super) fn sending(interface: &str, error: io::Error) -> Self {
-        let interface = interface.to_owned();
-        match Errno::from_io_error(&error) {
-            Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Self::Down { interface },
-            _ => Self::Io { interface, error },
-        }
-    }
-
-    /// Converts an error of opening a backend.
-    pub(super) fn opening(backend: Backend, interface: &str, error: io::Error) -> Self {
-        match Errno::from_io_error(&error) {
-            Some(Errno::PERM | Errno::ACCESS) => Self::NotPermitted,
-            Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Self::Down { interface: interface.to_owned() },
-            _ => Self::unavailable(backend, error),
-        }
     }
 }

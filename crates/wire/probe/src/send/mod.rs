@@ -1,42 +1,23 @@
 //! Sends packets on time. Every backend is a [`Sender`]: it takes a [`Train`] of complete frames with the times they
 //! are due, prepares everything ahead of the first, and reports when each left.
 //!
-//! [`open`] chooses the most accurate backend available. If the kernel can hold packets until they are due, it gets the
-//! times with them. Otherwise the frames lie in memory shared with the kernel; this thread sleeps until shortly before
-//! a packet is due, spins for the rest, and makes one system call without arguments. During a train, if permitted, the
-//! thread has real-time priority and stays on its CPU ([`realtime`]), for a limited time even if the train is longer.
+//! [`open`] chooses the most accurate backend available. Linux has some; other systems have none, and measure with ordinary
+//! sockets.
 
-mod allowance;
-mod call;
-pub(crate) mod control;
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only backends use some of it"))]
+
+pub(crate) mod call;
 mod departures;
 mod error;
-mod lead;
-mod memory;
-mod packet;
-mod queue;
-mod quiet;
-pub mod realtime;
-mod ring;
-mod spin;
-mod stalls;
-mod stamps;
-mod txtime;
-mod wait;
-mod warm;
-mod xdp;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use departures::{Departures, Stamp};
+pub use departures::{Departures, Stalls, Stamp};
 pub use error::SendError;
-pub(crate) use packet::{PacketSocket, set_option};
-pub use stalls::Stalls;
 
 use crate::clock::Nanos;
-use crate::frame::ETHERNET_BYTES;
-use crate::route::Route;
+pub use crate::os::send::open;
 
 /// Most packets one train may have.
 pub const PACKETS_MAX: usize = crate::schedule::PACKETS_MAX;
@@ -116,7 +97,7 @@ pub struct Train {
 
 impl Train {
     /// Checks that it is valid, and that its frames have at most `bytes_max` bytes.
-    fn check(&self, bytes_max: usize) -> Result<(), SendError> {
+    pub(crate) fn check(&self, bytes_max: usize) -> Result<(), SendError> {
         if self.frames.len() > PACKETS_MAX {
             return Err(SendError::Train("the train has more than 10000 packets: send several"));
         }
@@ -144,9 +125,10 @@ pub trait Sender: Send {
     fn notes(&self) -> &[String];
 
     /// Returns the best time to start a train of packets with these offsets, at `earliest` or up to 10 ms later: when
-    /// clock ticks, and regular pauses that earlier trains met, disturb the fewest packets.
+    /// clock ticks, and regular pauses that earlier trains met, disturb the fewest packets, as far as the backend knows.
     fn quiet_start(&self, earliest: Nanos, offsets: &[Duration]) -> Nanos {
-        quiet::quiet_start(&quiet::Pauses::default(), earliest, offsets)
+        let _ = offsets;
+        earliest
     }
 
     /// Sends a train, and returns when all of it has left. Packets that are overdue leave at once. Blocks. If the
@@ -156,63 +138,4 @@ pub trait Sender: Send {
     ///
     /// If the train exceeds the limits, if the interface is gone or down, or if the kernel refuses it.
     fn send(&mut self, train: &Train) -> Result<Departures, SendError>;
-}
-
-/// Opens the requested backend, or the best available.
-///
-/// # Errors
-///
-/// If raw sockets are not permitted, or the requested backend, or every backend, is unavailable.
-pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
-    match options.backend {
-        Some(backend) => open_one(backend, route, options),
-        None => first_available(|backend| open_one(backend, route, options)),
-    }
-}
-
-/// Opens the best backend that is available.
-fn first_available<S>(open: impl Fn(Backend) -> Result<S, SendError>) -> Result<S, SendError> {
-    let mut last = SendError::NotPermitted;
-    for backend in Backend::ALL {
-        match open(backend) {
-            Ok(sender) => return Ok(sender),
-            // Without the right to raw sockets, every other backend fails as well.
-            Err(SendError::NotPermitted) => return Err(SendError::NotPermitted),
-            Err(error) => {
-                tracing::debug!(%backend, %error, "the backend is not available");
-                last = error;
-            }
-        }
-    }
-    Err(match last {
-        unavailable @ SendError::Unavailable { .. } => SendError::NoneAvailable(Box::new(unavailable)),
-        other => other,
-    })
-}
-
-fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
-    Ok(match backend {
-        Backend::TxtimeEtf | Backend::TxtimeFq => Box::new(txtime::Txtime::open(backend, route, options)?),
-        Backend::Xdp => Box::new(xdp::open(route, options)?),
-        Backend::Ring => Box::new(ring::open(route, options)?),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_any_backend_the_error_is_not_that_of_one() {
-        let none = first_available::<()>(|backend| Err(SendError::unavailable(backend, "no such socket")));
-        let Err(SendError::NoneAvailable(last)) = none else { panic!("{none:?}") };
-        assert!(matches!(*last, SendError::Unavailable { backend: Backend::Ring, .. }), "{last}");
-        let down = first_available::<()>(|_| Err(SendError::Down { interface: "eth0".into() }));
-        assert!(matches!(down, Err(SendError::Down { .. })));
-        let only_ring = first_available(|backend| match backend {
-            Backend::Ring => Ok(()),
-            other => Err(SendError::unavailable(other, "")),
-        });
-        assert!(only_ring.is_ok());
-    }
 }

@@ -6,7 +6,7 @@ use neli::consts::nl::NlmF;
 use neli::consts::rtnl::{Rtm, Tca};
 use neli::rtnl::{Tcmsg, TcmsgBuilder};
 
-use super::{ask, attribute};
+use super::netlink::{ask, attribute};
 
 /// The parent of the root (`TC_H_ROOT`).
 pub(crate) const ROOT: u32 = u32::MAX;

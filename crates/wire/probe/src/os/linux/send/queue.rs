@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::Backend;
-use super::call::SendCall;
 use crate::clock::Nanos;
+use crate::send::Backend;
+use crate::send::call::SendCall;
 
 /// Frames in memory shared with the kernel, first in, first out.
 pub(super) trait FrameQueue: Send {

@@ -14,9 +14,11 @@ use super::control::send_at;
 use super::packet::{PacketSocket, set_option};
 use super::stalls::StallWatch;
 use super::stamps::Stamps;
-use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Train, wait};
+use super::{quiet, wait};
 use crate::clock::{Nanos, WallOffset};
+use crate::frame::ETHERNET_BYTES;
 use crate::route::Route;
+use crate::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Train};
 
 /// The longest time that packets are handed over ahead. FQ would accept 10 s, but packets cannot be cancelled once
 /// handed over.
@@ -128,6 +130,10 @@ impl Sender for Txtime {
         &[]
     }
 
+    fn quiet_start(&self, earliest: Nanos, offsets: &[Duration]) -> Nanos {
+        quiet::quiet_start(&quiet::Pauses::default(), earliest, offsets)
+    }
+
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
         train.check(self.frame_bytes_max)?;
         let (mut held, mut watch) = (0, StallWatch::begin());
@@ -157,8 +163,8 @@ fn sleep_until(until: Nanos, watch: &mut StallWatch) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::warm::LOOPBACK;
     use super::*;
-    use crate::send::warm::LOOPBACK;
     use cheetah_testing::skip;
 
     #[test]

@@ -16,9 +16,9 @@
 //! first packet, each packet delays the next, so that all are as late. The next host or router drops it.
 
 use super::wait::SPIN_MAX;
-use super::{Departures, PACKETS_MAX, Train};
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;
+use crate::send::{Departures, PACKETS_MAX, Train};
 
 /// Bytes of the leading frame: the least that Ethernet carries, without the check sequence.
 const LEAD_BYTES: usize = 60;

@@ -1,7 +1,11 @@
-//! The route to a host: interface, addresses, and the next hop's MAC address.
+//! The route to a host, by rtnetlink.
 
+mod interface;
 mod netlink;
-pub(crate) mod qdisc;
+pub(super) mod qdisc;
+
+pub(crate) use self::interface::is_virtual_pair;
+pub(crate) use self::qdisc::shaper;
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -12,73 +16,16 @@ use neli::consts::rtnl::{Arphrd, Iff, Ifla, Nda, Nud, RtAddrFamily, RtScope, RtT
 use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder, Ndmsg, NdmsgBuilder, Rtmsg, RtmsgBuilder};
 use rustix::io::Errno;
 
-use self::netlink::{address, family, octets, with};
-pub(crate) use self::netlink::{ask, attribute, number};
+pub(super) use self::netlink::number;
+use self::netlink::{address, ask, attribute, family, octets, with};
 use crate::clock::Nanos;
-use crate::frame::Ends;
+use crate::route::{Route, RouteError};
 
 /// How long to wait for a next hop: the kernel retries after a second.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How often to look at the neighbour table meanwhile.
 const RESOLVE_POLL: Duration = Duration::from_millis(5);
-
-/// The route to a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    /// The interface packets leave through, e.g. `eth0`.
-    pub interface: String,
-    /// Its index.
-    pub index: u32,
-    /// The address packets are sent from.
-    pub local: IpAddr,
-    /// The host.
-    pub remote: IpAddr,
-    /// The next-hop router, if the host is not on the link.
-    pub gateway: Option<IpAddr>,
-    /// The interface's MAC address; zeros where it has none.
-    pub local_mac: [u8; 6],
-    /// The next hop's MAC address; zeros where there is none.
-    pub remote_mac: [u8; 6],
-    /// The interface's maximum transmission unit, in bytes.
-    pub mtu: u32,
-    /// Whether the host is this machine.
-    pub loopback: bool,
-}
-
-/// The reason there is no route to a host.
-#[derive(Debug, thiserror::Error)]
-pub enum RouteError {
-    /// There is no route.
-    #[error("there is no route to {0}: check the address and the network's settings")]
-    None(IpAddr),
-    /// It is a link-local address without its link.
-    #[error("{0} is valid on one link only, and the link is not known: name another address of the host")]
-    LinkLocal(IpAddr),
-    /// It is a multicast or broadcast address.
-    #[error("{0} is a multicast or broadcast address: name the address of one host")]
-    Many(IpAddr),
-    /// The next hop does not answer.
-    #[error("{next_hop}, the next hop to {remote}, does not answer: is it up, and on this network?")]
-    Silent {
-        /// The host.
-        remote: IpAddr,
-        /// The host itself, or the router.
-        next_hop: IpAddr,
-    },
-    /// The interface has no Ethernet.
-    #[error("the interface {0} is not Ethernet: packets cannot be sent on time through it")]
-    NotEthernet(String),
-    /// The kernel refused.
-    #[error("the kernel does not report the route to {remote}: {error}")]
-    Io {
-        /// The host.
-        remote: IpAddr,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-}
 
 impl Route {
     /// Asks the kernel for the route to `remote`. Sends one UDP packet to `remote` to resolve an unknown next hop's MAC
@@ -124,12 +71,6 @@ impl Route {
             mtu: link.mtu,
             loopback: link.loopback,
         })
-    }
-
-    /// Returns the addresses of packets on this route, with the usual time to live of 64.
-    #[must_use]
-    pub const fn ends(&self) -> Ends {
-        Ends { local_mac: self.local_mac, remote_mac: self.remote_mac, local: self.local, remote: self.remote, ttl: 64 }
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use rustix::net::{SendFlags, send};
 
-use super::call::SendCall;
 use super::memory::Memory;
 use super::packet::{PacketSocket, set_option};
 use super::queue::FrameQueue;
@@ -15,9 +14,11 @@ use super::spin::SpinSender;
 use super::stamps::Stamps;
 use super::wait::Patience;
 use super::warm::LOOPBACK;
-use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::Nanos;
+use crate::frame::ETHERNET_BYTES;
 use crate::route::Route;
+use crate::send::call::SendCall;
+use crate::send::{Backend, Options, SendError};
 
 /// Places for frames. Places are reused while a longer train is sent.
 const PLACES: usize = 1024;

@@ -14,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::quiet::Pause;
 use crate::clock::Nanos;
+use crate::send::Stalls;
 
 /// The shortest stall that is noted: the clock is read far more often, and ticks of the kernel take less.
 const STALL: Duration = Duration::from_micros(20);
@@ -23,15 +24,6 @@ const WAKE: Duration = Duration::from_micros(300);
 const PAUSE: Duration = Duration::from_micros(3);
 const PAUSES_MAX: usize = 64;
 const RUN_QUEUE: &str = "/proc/thread-self/schedstat";
-
-/// The longest stalls during a train, in nanoseconds; 0 if there was none of at least 20 µs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stalls {
-    /// The longest time that the host of this virtual machine took.
-    pub host_ns: u64,
-    /// The longest time that other threads took.
-    pub threads_ns: u64,
-}
 
 /// Readings of the clocks of a thread, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]

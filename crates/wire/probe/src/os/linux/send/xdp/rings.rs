@@ -9,7 +9,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::xdp::{XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XdpDesc, XdpRingOffset};
 
-use crate::send::memory::Memory;
+use super::super::memory::Memory;
 
 /// Entries of the fill ring, which is required even for a socket that receives nothing.
 const FILL_ENTRIES: u32 = 64;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use rustix::net::sockopt::set_xdp_umem_reg;
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
-use crate::send::memory::Memory;
+use super::super::memory::Memory;
 
 /// One page for each frame: the largest possible size. Two frames on one page would take different times to send.
 const PLACE_BYTES: usize = 4096;

@@ -17,15 +17,16 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 
 use self::rings::{Completions, Descriptors};
 use self::umem::Umem;
-use super::call::SendCall;
 use super::packet::set_option;
 use super::queue::FrameQueue;
 use super::spin::SpinSender;
 use super::wait::Patience;
 use super::warm::LOOPBACK;
-use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::{Nanos, WallOffset};
+use crate::frame::ETHERNET_BYTES;
 use crate::route::Route;
+use crate::send::call::SendCall;
+use crate::send::{Backend, Options, SendError};
 
 /// Places for frames. Places are reused while a longer train is sent.
 const PLACES: u32 = 1024;
@@ -88,7 +89,7 @@ impl Xdp {
             set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &buffer_bytes)?;
         }
         bind_when_free(&socket, index, attempts)?;
-        let (busy, done) = (vec![None; PLACES as usize], Vec::with_capacity(super::PACKETS_MAX));
+        let (busy, done) = (vec![None; PLACES as usize], Vec::with_capacity(crate::send::PACKETS_MAX));
         Ok(Self { socket, umem, descriptors, completions, put: 0, gone: 0, busy, train: 0, done })
     }
 
@@ -131,7 +132,7 @@ impl FrameQueue for Xdp {
         }
         let Some(free) = self.busy.get_mut(place).filter(|busy| busy.is_none()) else { return false };
         *free = Some(self.put);
-        if self.done.len() < super::PACKETS_MAX {
+        if self.done.len() < crate::send::PACKETS_MAX {
             self.done.push(None);
         }
         let (address, options) = self.umem.put(self.put, frame);

@@ -4,14 +4,14 @@ use neli::consts::nl::NlmF;
 use neli::consts::rtnl::{Ifla, RtAddrFamily, Rtm};
 use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder};
 
-use crate::route::{ask, attribute};
+use super::netlink::{ask, attribute};
 
 /// `IFLA_INFO_KIND`, nested in `IFLA_LINKINFO`.
 const KIND: u16 = 1;
 
 /// Whether the interface is one end of a virtual pair (veth), so that its other end is on this machine. False if the
 /// kernel does not report it.
-pub(super) fn is_virtual_pair(index: u32) -> bool {
+pub(crate) fn is_virtual_pair(index: u32) -> bool {
     let question = IfinfomsgBuilder::default()
         .ifi_family(RtAddrFamily::Unspecified)
         .ifi_index(i32::try_from(index).unwrap_or_default())

@@ -3,8 +3,8 @@
 
 use std::io;
 
-use crate::route::number;
-use crate::route::qdisc::{self, Qdisc, ROOT};
+use super::super::super::route::number;
+use super::super::super::route::qdisc::{self, Qdisc, ROOT};
 
 /// `TCA_FQ_FLOW_PLIMIT`: the most packets of one socket that FQ holds.
 const FQ_FLOW_PACKETS_MAX: u16 = 2;

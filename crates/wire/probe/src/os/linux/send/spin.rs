@@ -6,16 +6,16 @@ use std::time::Duration;
 use rustix::thread::sched_getcpu;
 
 use super::allowance::Allowance;
-use super::call::SendCall;
-use super::error::SendError;
 use super::lead::{with_lead, without_lead};
 use super::queue::FrameQueue;
 use super::quiet::{Pauses, quiet_start};
 use super::realtime::Realtime;
 use super::stalls::StallWatch;
+use super::wait;
 use super::warm::{self, WarmUp};
-use super::{Backend, Departures, Options, PreDispatch, Sender, Train, wait};
 use crate::clock::Nanos;
+use crate::send::call::SendCall;
+use crate::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Train};
 
 /// How long a new sender looks for regular pauses: some ticks of any host.
 const OBSERVED: Duration = Duration::from_millis(12);
@@ -168,9 +168,9 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
+    use super::super::realtime::scheduler;
     use super::*;
     use crate::send::PACKETS_MAX;
-    use crate::send::realtime::scheduler;
     use cheetah_testing::skip;
 
     /// A queue that records released frames and frees their places.
