@@ -38,7 +38,7 @@ impl Storage for File {
     }
 
     fn set_len(&mut self, bytes: u64) -> Result<()> {
-        Self::set_len(self, bytes)
+        cheetah_kit::file::set_len(self, bytes)
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -5,7 +5,6 @@
 
 pub mod aff4;
 pub mod append;
-mod ata;
 mod bad_range;
 mod behind;
 pub mod clean;
@@ -20,6 +19,7 @@ pub mod hash;
 mod hashed;
 pub mod identity;
 pub mod open;
+mod os;
 pub mod own_file;
 pub mod publish;
 pub mod qemu;
@@ -32,7 +32,6 @@ pub mod space;
 pub mod spec;
 pub mod split;
 mod unpack;
-mod watch;
 mod watching;
 
 pub use bad_range::BadRange;

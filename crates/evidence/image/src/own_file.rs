@@ -7,15 +7,18 @@
 //! with `O_EXCL`, which follows no link either.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
-
 use cheetah_error::{Error, Result};
+use cheetah_kit::file::{FileExt as _, NotItself, of_its_owner_alone, open_itself, sync_folder, try_lock, unlock};
+
+use crate::publish::persist;
+
+#[cfg(unix)]
+pub use crate::os::not_following_links;
+pub use cheetah_kit::file::FileId;
 
 /// The number of bytes at the start of a file that [`OwnFile::begins`] may look at.
 const HEAD_LEN: usize = 4096;
@@ -59,7 +62,7 @@ impl Drop for LockedFile {
     /// own program.
     fn drop(&mut self) {
         // Then closing does.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+        let _ = unlock(&self.0);
     }
 }
 
@@ -138,12 +141,10 @@ impl OwnFile {
     fn lock(self, path: &Path, open: impl Fn() -> Result<Option<(File, bool)>>) -> Result<Locked> {
         loop {
             let Some((file, is_new)) = open()? else { return Ok(Locked::Absent) };
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(Locked::InUse),
-                Err(errno) => return Err(self.failed("locking", path, &errno.into())),
-            }
             let failed = |error| self.failed("locking", path, &error);
+            if !try_lock(&file).map_err(failed)? {
+                return Ok(Locked::InUse);
+            }
             // Its holder may have removed it just before it released the lock.
             if FileId::at(path).map_err(failed)? == Some(FileId::of(&file).map_err(failed)?) {
                 return Ok(Locked::Held { file: LockedFile(file), is_new });
@@ -193,12 +194,12 @@ impl OwnFile {
         self.check(path)?;
         let write = || {
             let folder = folder_of(path);
-            let permissions = std::fs::Permissions::from_mode(0o600);
-            let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+            // Its owner's alone.
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(content)?;
             file.as_file().sync_all()?;
-            file.persist(path).map_err(|error| error.error)?;
-            File::open(folder)?.sync_all()
+            persist(file, path)?;
+            sync_folder(folder)
         };
         write().map_err(|error| self.failed("writing", path, &error))
     }
@@ -223,7 +224,7 @@ impl OwnFile {
     ///
     /// As [`Self::open`].
     pub fn open_with(self, path: &Path, options: &mut OpenOptions) -> Result<Option<File>> {
-        let file = match not_following_links(options).open(path) {
+        let file = match open_itself(options, path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.cannot_open(path, &error)),
@@ -239,10 +240,10 @@ impl OwnFile {
     }
 
     fn cannot_open(self, path: &Path, error: &std::io::Error) -> Error {
-        match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::LOOP) => self.refuse(path, NotOurs::Link),
-            Some(Errno::ISDIR | Errno::NXIO) => self.refuse(path, NotOurs::NotRegular),
-            _ => self.failed("opening", path, error),
+        match NotItself::of(error) {
+            Some(NotItself::Link) => self.refuse(path, NotOurs::Link),
+            Some(NotItself::NotRegular) => self.refuse(path, NotOurs::NotRegular),
+            None => self.failed("opening", path, error),
         }
     }
 
@@ -260,20 +261,13 @@ impl OwnFile {
     }
 }
 
-/// Makes opening fail at a symbolic link, in the last component, and return at once at a named pipe.
-pub fn not_following_links(options: &mut OpenOptions) -> &mut OpenOptions {
-    // Without O_NONBLOCK, opening a named pipe would wait for its other end.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    options.custom_flags(flags.bits().cast_signed())
-}
-
 /// Creates a file of its owner alone.
 fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(path)
+    of_its_owner_alone(OpenOptions::new().read(true).append(true).create_new(true)).open(path)
 }
 
-/// The first [`HEAD_LEN`] bytes of a file, or fewer if it is shorter.
-fn head(file: &File) -> std::io::Result<Vec<u8>> {
+/// The first [`HEAD_LEN`] bytes of a file, or fewer if it is shorter. The file is read from its beginning afterwards.
+fn head(mut file: &File) -> std::io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD_LEN];
     let mut len = 0;
     while len < HEAD_LEN {
@@ -285,42 +279,13 @@ fn head(file: &File) -> std::io::Result<Vec<u8>> {
         }
     }
     head.truncate(len);
+    // On Windows, reading at a place moves the cursor there.
+    file.rewind()?;
     Ok(head)
 }
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// The device and inode of a file, which survive renaming and differ between any two files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    /// Returns the identity of an open file.
-    ///
-    /// # Errors
-    ///
-    /// Those of fstat(2).
-    pub fn of(file: &File) -> std::io::Result<Self> {
-        file.metadata().map(|metadata| Self { device: metadata.dev(), inode: metadata.ino() })
-    }
-
-    /// Returns the identity of the file at `path`, without following a symbolic link; `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Those of lstat(2).
-    pub fn at(path: &Path) -> std::io::Result<Option<Self>> {
-        match path.symlink_metadata() {
-            Ok(metadata) => Ok(Some(Self { device: metadata.dev(), inode: metadata.ino() })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

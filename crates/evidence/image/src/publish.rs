@@ -11,9 +11,9 @@ use std::path::Path;
 
 use cheetah_error::Error;
 use cheetah_error::next::Acquisition;
+use cheetah_kit::file::{FileId, replace, sync_folder};
 use cheetah_kit::rename_new;
-
-use crate::own_file::FileId;
+use tempfile::NamedTempFile;
 
 /// The reason that a file was not renamed.
 #[derive(Debug)]
@@ -42,18 +42,18 @@ impl Unpublished {
     }
 }
 
-/// Renames `from` to `to` if it is the file `id`. A file that is there already is replaced only with `replace`.
+/// Renames `from` to `to` if it is the file `id`. A file that is there already is replaced only with `may_replace`.
 ///
 /// # Errors
 ///
 /// See [`Unpublished`]. After an error no other file has the new name, except one that could not be renamed back.
-pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), Unpublished> {
+pub fn publish(from: &Path, to: &Path, id: FileId, may_replace: bool) -> Result<(), Unpublished> {
     if FileId::at(from).map_err(Unpublished::Io)? != Some(id) {
         return Err(Unpublished::Exchanged);
     }
-    let renamed = if replace { std::fs::rename(from, to) } else { rename_new(from, to) };
+    let renamed = if may_replace { replace(from, to) } else { rename_new(from, to) };
     match renamed {
-        Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => return Err(Unpublished::Exists),
+        Err(error) if !may_replace && error.kind() == ErrorKind::AlreadyExists => return Err(Unpublished::Exists),
         renamed => renamed.map_err(Unpublished::Io)?,
     }
     if FileId::at(to).map_err(Unpublished::Io)? == Some(id) {
@@ -72,7 +72,20 @@ pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), 
 /// The system's.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::File::open(folder)?.sync_all()
+    sync_folder(folder)
+}
+
+/// Gives a temporary file its name. A file that has it is replaced, also while programs have it open, on every system.
+///
+/// # Errors
+///
+/// The system's; the temporary file is then removed.
+pub fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let (file, temporary) = file.keep().map_err(|error| error.error)?;
+    drop(file);
+    replace(&temporary, path).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
 }
 
 #[cfg(test)]

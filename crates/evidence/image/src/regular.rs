@@ -4,15 +4,13 @@
 //! neither a file nor a disk is refused at once. A file that the user did not name, such as a further part of an image,
 //! must be a regular file itself, or a link could make any file of this machine evidence.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io::{Error as IoError, ErrorKind, Result as IoResult};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use cheetah_kit::file::{NotItself, open_itself};
 
-use crate::own_file::not_following_links;
+use crate::os::{What, open_at_once, what_is, what_is_at};
 
 /// What is in the place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,15 +41,11 @@ pub enum NotAFile {
 ///
 /// Those of open(2); `InvalidInput` for anything but a regular file or a block device.
 pub fn open_named(path: &Path) -> IoResult<File> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() && !metadata.file_type().is_block_device() {
-        return Err(refusal(&metadata));
-    }
+    let can_be_read = |what| if matches!(what, What::File | What::Disk) { Ok(()) } else { Err(refusal(what)) };
+    can_be_read(what_is_at(path)?)?;
     // Should a pipe have taken its place meanwhile, opening it does not wait either.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() || metadata.file_type().is_block_device() { Ok(file) } else { Err(refusal(&metadata)) }
+    let file = open_at_once(path)?;
+    can_be_read(what_is(&file, path)?).map(|()| file)
 }
 
 /// Opens a regular file that the user named for reading. A link is followed.
@@ -60,9 +54,7 @@ pub fn open_named(path: &Path) -> IoResult<File> {
 ///
 /// Those of open(2); `InvalidInput` for anything else.
 pub fn open_file(path: &Path) -> IoResult<File> {
-    let file = open_named(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() { Ok(file) } else { Err(refusal(&metadata)) }
+    must_be_file(open_named(path)?, path)
 }
 
 /// Opens a file that belongs to the one that the user named, for reading. It must be a regular file itself.
@@ -71,27 +63,31 @@ pub fn open_file(path: &Path) -> IoResult<File> {
 ///
 /// Those of open(2); `InvalidInput` for a link and anything else that is not a regular file.
 pub fn open_beside(path: &Path) -> IoResult<File> {
-    let opened = not_following_links(OpenOptions::new().read(true)).open(path);
-    let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP) => invalid(NotAFile::Link),
-        Some(Errno::NXIO) => invalid(NotAFile::Other),
-        _ => error,
+    let file = open_itself(File::options().read(true), path).map_err(|error| match NotItself::of(&error) {
+        Some(NotItself::Link) => invalid(NotAFile::Link),
+        Some(NotItself::NotRegular) => invalid(NotAFile::Other),
+        None => error,
     })?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() { Ok(file) } else { Err(refusal(&metadata)) }
+    must_be_file(file, path)
+}
+
+fn must_be_file(file: File, path: &Path) -> IoResult<File> {
+    match what_is(&file, path)? {
+        What::File => Ok(file),
+        other => Err(refusal(other)),
+    }
 }
 
 fn invalid(why: NotAFile) -> IoError {
     IoError::new(ErrorKind::InvalidInput, why)
 }
 
-fn refusal(metadata: &Metadata) -> IoError {
-    let kind = metadata.file_type();
-    invalid(match () {
-        () if kind.is_dir() => NotAFile::Directory,
-        () if kind.is_fifo() => NotAFile::Pipe,
-        () if kind.is_socket() => NotAFile::Socket,
-        () => NotAFile::Device,
+fn refusal(what: What) -> IoError {
+    invalid(match what {
+        What::Folder => NotAFile::Directory,
+        What::Pipe => NotAFile::Pipe,
+        What::Socket => NotAFile::Socket,
+        What::File | What::Disk | What::Device => NotAFile::Device,
     })
 }
 

@@ -1,10 +1,11 @@
 //! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. The only I/O
 //! is a check whether the image exists.
 
-use cheetah_error::next::Acquisition;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+use cheetah_error::next::Acquisition;
+use cheetah_kit::path::from_bytes;
 
 /// A kind of file that Cheetah keeps beside an image.
 struct SideFile {
@@ -29,7 +30,7 @@ pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
     SIDE_FILES.iter().find_map(|kind| {
         let image = image_of(path, kind.suffix)?;
         let (shown, what) = (path.display(), kind.what);
-        let partial = PathBuf::from(OsStr::from_bytes(&[image.as_os_str().as_bytes(), b".partial"].concat()));
+        let partial = PathBuf::from(with_ending(image.as_os_str(), ".partial"));
         if image.exists() || partial.exists() {
             let image = image.display();
             return Some(format!("{shown} is the {what} of {image}, not an image; give {image} instead"));
@@ -41,21 +42,27 @@ pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
 
 /// Returns the custody log beside the image at `path`, if there is one.
 pub fn custody_log(path: &Path) -> Option<PathBuf> {
-    let log = PathBuf::from(OsStr::from_bytes(&[path.as_os_str().as_bytes(), b".custody"].concat()));
+    let log = PathBuf::from(with_ending(path.as_os_str(), ".custody"));
     log.symlink_metadata().is_ok().then_some(log)
 }
 
 /// Returns what is wrong and the next step, if the file at `path` is an image that is being acquired.
 pub fn unfinished(path: &Path) -> Option<(String, Acquisition)> {
     let image = image_of(path, ".partial")?;
-    let journal = image.with_file_name(OsStr::from_bytes(&[image.file_name()?.as_bytes(), b".acquire"].concat()));
+    let journal = image.with_file_name(with_ending(image.file_name()?, ".acquire"));
     let next = if journal.exists() { Acquisition::FinishImage } else { Acquisition::FinishOrAcquireAnew };
     Some((format!("{} is not finished: it is a part of {}", path.display(), image.display()), next))
 }
 
 fn image_of(path: &Path, suffix: &str) -> Option<PathBuf> {
-    let name = path.file_name()?.as_bytes().strip_suffix(suffix.as_bytes())?;
-    (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))
+    let name = path.file_name()?.as_encoded_bytes().strip_suffix(suffix.as_bytes())?;
+    (!name.is_empty()).then(|| path.with_file_name(from_bytes(name.to_vec())))
+}
+
+fn with_ending(name: &OsStr, ending: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(ending);
+    name
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// Whether it is behind a link: its path is a URI.
     pub fn is_remote(&self) -> bool {
-        self.path.to_string_lossy().contains("://")
+        crate::spec::is_uri(&self.path.to_string_lossy())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Whether there is room for the files that a command is about to write.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 use cheetah_error::next::Files;
 use cheetah_error::{Error, Result};
+use cheetah_kit::file::{Status, free_bytes};
 
 /// What each record beside an image or a drive may take at first: a custody log, a report, a journal, a drive file.
 pub const RECORD_BYTES: u64 = 64 << 10;
@@ -20,8 +20,8 @@ pub const RECORD_BYTES: u64 = 64 << 10;
 pub fn check(files: &[(PathBuf, u64)], next: Files) -> Result<()> {
     let mut wanted: HashMap<u64, (&Path, u64)> = HashMap::new();
     for (path, bytes) in files {
-        let Ok(metadata) = folder_of(path).metadata() else { continue };
-        let (_, sum) = wanted.entry(metadata.dev()).or_insert((path, 0));
+        let Ok(folder) = Status::at(folder_of(path)) else { continue };
+        let (_, sum) = wanted.entry(folder.id.volume).or_insert((path, 0));
         *sum = sum.saturating_add(*bytes);
     }
     for (path, bytes) in wanted.into_values() {
@@ -37,13 +37,6 @@ pub fn check(files: &[(PathBuf, u64)], next: Files) -> Result<()> {
         .next(next));
     }
     Ok(())
-}
-
-/// The bytes that this user may write to the file system of a folder; `None` if it does not tell.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(folder).ok()?;
-    // Some network file systems report no blocks at all.
-    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -2,12 +2,12 @@
 //! as [`path_text`](cheetah_device::path_text) says.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::path_text::{path_to_text, text_to_path, typed_to_text};
 
 use cheetah_error::{Error, Result};
+use cheetah_kit::path::from_bytes;
 
 /// The prefix of the path of a file that is to be read as a raw image, regardless of its content.
 const RAW: &str = "raw:";
@@ -17,14 +17,19 @@ pub fn path_of(spec: &str) -> Option<(PathBuf, bool)> {
     // A file with exactly this name takes precedence over the prefix.
     match spec.strip_prefix(RAW).filter(|_| !Path::new(spec).exists()) {
         Some(path) => Some((text_to_path(path), true)),
-        None => (!spec.contains("://")).then(|| (text_to_path(spec), false)),
+        None => (!is_uri(spec)).then(|| (text_to_path(spec), false)),
     }
+}
+
+/// Whether a text is a URI. Its scheme has several letters: one letter is a drive of Windows, as in `C:\case\x.raw`.
+pub fn is_uri(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| scheme.len() != 1)
 }
 
 /// Returns a command-line argument as a spec; a path may be any bytes.
 pub fn typed(typed: &OsStr) -> String {
-    match typed.as_bytes().strip_prefix(RAW.as_bytes()) {
-        Some(path) if typed.to_str().is_none() => format!("{RAW}{}", path_to_text(OsStr::from_bytes(path))),
+    match typed.as_encoded_bytes().strip_prefix(RAW.as_bytes()) {
+        Some(path) if typed.to_str().is_none() => format!("{RAW}{}", path_to_text(&from_bytes(path.to_vec()))),
         _ => typed_to_text(typed).into_owned(),
     }
 }
@@ -72,6 +77,25 @@ pub mod json {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn a_path_of_windows_is_a_path_and_no_scheme() {
+        for path in [
+            r"C:\case\x.raw",
+            "C:/case/x.raw",
+            "C://case/x.raw",
+            r"d:x.raw",
+            r"\\server\share\x.raw",
+            r"\\?\C:\case\x.raw",
+            r"\\.\PhysicalDrive0",
+            r"\\.\C:",
+        ] {
+            assert_eq!(path_of(path), Some((path.into(), false)), "{path}");
+            assert_eq!(path_of(&format!("raw:{path}")), Some((path.into(), true)), "{path}");
+        }
+        assert!(["nbd://h/x", "s3://b/k", "ftp://h/x"].into_iter().all(|uri| path_of(uri).is_none()));
+    }
 
     #[test]
     fn a_path_of_any_bytes_survives_conversion_to_text() {

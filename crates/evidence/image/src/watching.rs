@@ -7,17 +7,15 @@
 //! kernel has stored the page. The kernel is therefore asked to store such pages first: each page's next write then changes the
 //! file's times. File systems in memory store nothing, so there it stays unnoticed.
 
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
+use cheetah_kit::file::{FileId, Status};
 
+use crate::os::{Watch, store_pages};
 use crate::raw::{Stamp, stamp_of};
 use crate::regular;
 use crate::source::SourceFile;
-use crate::watch::Watch;
 
 /// The maximum number of files for which the kernel is asked to report writes; the times of all are compared.
 const WATCHED_MAX: usize = 64;
@@ -48,8 +46,8 @@ pub struct Watching {
 #[derive(Debug)]
 struct WatchedFile {
     path: PathBuf,
-    /// The device and the number of the file, whatever its name is.
-    id: (u64, u64),
+    /// Which file it is, whatever its name is.
+    id: FileId,
     stamp: Stamp,
     watch: Option<Watch>,
 }
@@ -81,14 +79,14 @@ impl WatchedFile {
         if watch.as_ref().is_none_or(Watch::may_have_writer) {
             store_pages(&file);
         }
-        let found = file.metadata().ok()?;
-        Some(Self { path: path.to_owned(), id: (found.dev(), found.ino()), stamp: stamp_of(&found), watch })
+        let found = Status::of(&file).ok()?;
+        Some(Self { path: path.to_owned(), id: found.id, stamp: stamp_of(&found), watch })
     }
 
     fn check(&self) -> Result<()> {
-        let how = match std::fs::metadata(&self.path) {
+        let how = match Status::at(&self.path) {
             Err(_) => Change::Removed,
-            Ok(now) if (now.dev(), now.ino()) != self.id => Change::Replaced,
+            Ok(now) if now.id != self.id => Change::Replaced,
             Ok(now) if stamp_of(&now) != self.stamp => Change::Stamp,
             Ok(_) if self.watch.as_ref().is_some_and(Watch::is_written) => Change::Reported,
             Ok(_) => return Ok(()),
@@ -101,20 +99,11 @@ impl WatchedFile {
     }
 }
 
-/// Waits until the kernel has stored what was written to the file. Changes neither its content nor its times.
-#[allow(unsafe_code, reason = "sync_file_range has no safe wrapper")]
-fn store_pages(file: &File) {
-    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: it takes numbers, and accesses no memory of this process.
-    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) };
-    if done != 0 {
-        tracing::debug!("the pages of a source stay as they are: {}", std::io::Error::last_os_error());
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt as _;
+    use std::fs::File;
+
+    use cheetah_kit::file::FileExt as _;
 
     use super::*;
 

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
+use cheetah_kit::path::from_bytes;
 
 /// The naming scheme of a set of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ struct Naming {
 impl Naming {
     /// The naming scheme of the set that starts with `first`, if it follows the rules.
     fn of(first: &OsStr) -> Option<Self> {
-        let name = first.as_bytes();
+        let name = first.as_encoded_bytes();
         let dot = name.iter().rposition(|byte| *byte == b'.')?;
         let (stem, extension) = name.split_at(dot + 1);
         let letters = extension.strip_suffix(b"01")?;
@@ -59,7 +59,7 @@ impl Naming {
                 name.extend([beyond / 26 % 26, beyond % 26].map(|letter| a + letter as u8));
             }
         }
-        Some(OsString::from_vec(name))
+        Some(from_bytes(name))
     }
 }
 
@@ -119,7 +119,7 @@ fn files_of(folder: &Path, naming: &Naming) -> Result<HashMap<OsString, Vec<OsSt
     for entry in entries {
         let name = entry.map_err(listing)?.file_name();
         let lower = name.to_ascii_lowercase();
-        if lower.as_bytes().starts_with(&stem) && lower.len() <= stem.len() + 4 {
+        if lower.as_encoded_bytes().starts_with(&stem) && lower.len() <= stem.len() + 4 {
             files.entry(lower).or_default().push(name);
         }
     }

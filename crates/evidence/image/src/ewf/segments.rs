@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Error as IoError, ErrorKind, IoSliceMut, Result as IoResult};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::io::{Error as IoError, ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cheetah_kit::file::{FileExt as _, Status};
 use parking_lot::Mutex;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::naming;
+use crate::os::read_cached;
 use crate::regular;
 use crate::unpack::Blocking;
 use cheetah_error::{Error, Result};
@@ -42,37 +42,18 @@ pub(super) trait Segments: Send + Sync {
 /// Segments in files.
 pub(super) struct Files {
     paths: Vec<PathBuf>,
-    stamps: Vec<Stamp>,
+    /// The properties that identify unchanged files.
+    stamps: Vec<Status>,
     missing: String,
     /// Open segments, the most recently used last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
 
-/// The properties that identify an unchanged file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
-    /// No program can set it.
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(file: &File) -> IoResult<Self> {
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(IoError::new(ErrorKind::InvalidInput, "it is not a file"));
-        }
-        Ok(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
+fn status_of(file: &File) -> IoResult<Status> {
+    if !file.metadata()?.is_file() {
+        return Err(IoError::new(ErrorKind::InvalidInput, "it is not a file"));
     }
+    Status::of(file)
 }
 
 impl Files {
@@ -81,7 +62,7 @@ impl Files {
         let (paths, missing) = naming::find(first)?;
         let stamps = paths.iter().enumerate().map(|(segment, path)| {
             // Not kept open: most sets have more segments than are in use at once.
-            open_segment(path, segment).and_then(|file| Stamp::of(&file)).map_err(|error| match error.kind() {
+            open_segment(path, segment).and_then(|file| status_of(&file)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())),
                 ErrorKind::InvalidInput => {
                     Error::misuse(format!("{} is not a segment of an image: {error}", path.display()))
@@ -136,7 +117,7 @@ impl Segments for Files {
             Blocking::Allowed => file.read_exact_at(buf, offset).map(|()| true),
             Blocking::Refused => read_cached(&file, offset, buf),
         };
-        if Stamp::of(&file)? != self.stamps[segment] {
+        if Status::of(&file)? != self.stamps[segment] {
             return Err(IoError::other(
                 "it changed while it was read; stop the program that writes to it, and start again",
             ));
@@ -146,16 +127,6 @@ impl Segments for Files {
 
     fn paths(&self) -> Vec<PathBuf> {
         self.paths.clone()
-    }
-}
-
-/// Fills `buf` if all of it is in the page cache.
-fn read_cached(file: &File, offset: u64, buf: &mut [u8]) -> IoResult<bool> {
-    match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
-        Ok(len) => Ok(len == buf.len()),
-        // Not cached, or the file system does not support the query.
-        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR | Errno::INVAL) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,10 +13,10 @@ use crate::ewf::Ewf;
 use crate::file::SharedFile;
 use crate::hashed::HashedFiles;
 use crate::identity::{Identity, Kind};
+use crate::os;
 use crate::raw::RawFile;
 use crate::source::{Source, SourceFile};
 use crate::split::{self, Found, Split};
-use crate::watch;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
@@ -106,7 +106,7 @@ impl Place for Here {
     }
 
     fn watched(&self) -> Option<String> {
-        Some(format!("{} (of each of its files)", watch::TIMES))
+        Some(format!("{} (of each of its files)", os::TIMES))
     }
 
     /// It may be an incomplete image of our own, or of ddrescue's.

@@ -17,8 +17,7 @@ mod qcow2;
 mod vhdx;
 mod vmdk;
 
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +33,7 @@ use tokio::process::{Child, Command};
 pub use self::check::Virtual;
 
 use self::checked::Checked;
+use crate::os;
 use crate::source::{OpenOptions, SourceFile};
 use cheetah_error::{Error, Result};
 
@@ -65,8 +65,15 @@ impl Qemu {
     ///
     /// # Errors
     ///
-    /// If the image refers to files that are not parts of it, is encrypted or damaged, or qemu-nbd is not installed.
+    /// If the image refers to files that are not parts of it, is encrypted or damaged, or qemu-nbd is not installed; or if this
+    /// system has no socket for it.
     pub async fn open(path: &Path, format: Virtual, options: &OpenOptions) -> Result<Self> {
+        if !os::HAS_UNIX_SOCKETS {
+            return Err(Error::failed(format!(
+                "{}: {format} images are read through {PROGRAM}, which is not done on this system; convert it to a raw image",
+                path.display()
+            )));
+        }
         let path = std::path::absolute(path)
             .map_err(|error| Error::io(format_args!("finding the folder of {}", path.display()), &error))?;
         let image = path.clone();
@@ -78,7 +85,7 @@ impl Qemu {
             .tempdir()
             .map_err(|error| Error::io("making a folder for a socket", &error))?;
         let socket = folder.path().join("nbd");
-        let named = utf8_path(&path, folder.path())
+        let named = os::path_in_utf8(&path, folder.path())
             .map_err(|error| Error::io(format_args!("linking to {}", path.display()), &error))?;
         let mut child = start(&named, format, &socket, options.connections)?;
         let said = Arc::new(Mutex::new(String::new()));
@@ -107,18 +114,6 @@ impl Qemu {
     }
 }
 
-/// Returns a path of the same file in UTF-8, which qemu-nbd requires: through a link in `folder`, if necessary.
-fn utf8_path(path: &Path, folder: &Path) -> std::io::Result<PathBuf> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
-    let link = folder.join("image");
-    match (path.to_str(), name.to_str()) {
-        (Some(_), _) => Ok(path.to_owned()),
-        // The folder is linked to, so that the other files of a VMDK are found in it.
-        (None, Some(name)) => symlink(parent, &link).map(|()| link.join(name)),
-        (None, None) => symlink(path, &link).map(|()| link),
-    }
-}
-
 fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Result<Child> {
     let mut command = Command::new(PROGRAM);
     // One for the idle client; and a broken connection may still count while its replacement arrives.
@@ -126,8 +121,8 @@ fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Res
     command.args(["--read-only", "--shared", &shared.to_string(), "--socket"]).arg(socket);
     command.arg("--").arg(format.node(path)?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command.env("LC_ALL", "C").process_group(0).kill_on_drop(true);
-    command.spawn().map_err(|error| match cheetah_device::program::find(PROGRAM) {
+    command.env("LC_ALL", "C").kill_on_drop(true);
+    os::apart_from_terminal(&mut command).spawn().map_err(|error| match cheetah_device::program::find(PROGRAM) {
         // Whatever the system says: that permission is denied, if a folder of PATH cannot be read.
         None => Error::failed(format!(
             "{}: {format} images are read through {PROGRAM}, which is not installed; install qemu-utils (Debian, Ubuntu), \

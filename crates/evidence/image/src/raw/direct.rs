@@ -1,14 +1,13 @@
-//! Reads a block device past the page cache (`O_DIRECT`).
+//! Reads a disk past the page cache, in whole sectors.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
 use cheetah_device::ByteRange;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use cheetah_kit::file::FileExt as _;
+
+use crate::os;
 
 /// The largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h; a page in
 /// older kernels). 4 KiB is usual.
@@ -29,22 +28,19 @@ pub(super) struct Direct {
 impl Direct {
     /// Reopens the device that `file` has open, even if its path now leads elsewhere.
     pub fn open(device: &File) -> io::Result<Self> {
-        let path = format!("/proc/self/fd/{}", device.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        let sector = u64::from(rustix::fs::ioctl_blksszget(&file)?.max(512));
+        let (file, sector) = os::past_the_cache(device)?;
         Ok(Self { file, sector })
     }
 
     /// Reads a range within the device, rounded out to sectors.
     pub fn read(&self, range: ByteRange) -> io::Result<Bytes> {
         let wide = range.aligned_to(self.sector);
-        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| Errno::NOMEM);
+        let in_memory = |bytes: u64| usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory);
         let (len, alignment) = (in_memory(wide.len)?, in_memory(self.sector.max(MEMORY_ALIGNMENT_MIN))?);
-        let mut buffer = vec![0; len.checked_add(alignment).ok_or(Errno::NOMEM)?];
+        let mut buffer = vec![0; len.checked_add(alignment).ok_or(io::ErrorKind::OutOfMemory)?];
         let start = buffer.as_ptr().align_offset(alignment);
         // Never out of bounds: to the next multiple of the alignment it is less than the alignment.
-        let aligned = buffer.get_mut(start..).and_then(|rest| rest.get_mut(..len)).ok_or(Errno::NOMEM)?;
+        let aligned = buffer.get_mut(start..).and_then(|rest| rest.get_mut(..len)).ok_or(io::ErrorKind::OutOfMemory)?;
         self.file.read_exact_at(aligned, wide.offset)?;
         let from = start + in_memory(range.offset - wide.offset)?;
         Ok(Bytes::from(buffer).slice(from..from + in_memory(range.len)?))

@@ -1,27 +1,23 @@
 //! A raw image, or a block device, as a read-only device.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use cheetah_kit::errno::is_of_medium;
+use cheetah_kit::file::{FileExt as _, Status, Time};
 use parking_lot::Mutex;
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 
-use crate::ata;
-use crate::disk::{self, Disk};
+use crate::disk::Disk;
+use crate::os::{self, OpenDisk, PageCache, Watch, What};
 use crate::regular;
-use crate::watch::Watch;
 use cheetah_error::{Error, Result};
 
-mod cached;
 mod direct;
 
-use cached::PageCache;
 use direct::Direct;
 
 /// How often the kernel's reports of writes are looked at.
@@ -48,15 +44,14 @@ struct Inner {
     watch: Option<Watch>,
     /// When the kernel's reports were looked at last.
     looked: Mutex<Instant>,
-    /// A block device's folder in sysfs, which disappears with the device.
-    folder: Option<PathBuf>,
+    /// What is known of a block device.
+    disk: Option<OpenDisk>,
     /// The block device opened past the page cache, once a read has failed.
     direct: OnceLock<Direct>,
 }
 
-/// Length, and the times of modification and of change, in seconds and nanoseconds. A program can set the former to any value,
-/// and not the latter.
-pub(crate) type Stamp = (u64, [i64; 4]);
+/// Length, and the times of modification and of change. A program can set the former to any value, and not the latter.
+pub(crate) type Stamp = (u64, Time, Time);
 
 impl RawFile {
     /// Opens the image at `path`; refuses one that is missing, empty, unreadable or not a file or block device.
@@ -75,28 +70,26 @@ impl RawFile {
             ErrorKind::InvalidInput => Error::misuse(format!("{name} is not an image: {error}")),
             ErrorKind::NotFound => Error::failed(format!("{name}: there is no such image; check the path")),
             ErrorKind::PermissionDenied => {
-                Error::failed(format!("{name}: no permission to read it; a disk usually takes root"))
+                Error::failed(format!("{name}: no permission to read it; a disk usually takes {}", os::READER_OF_DISKS))
             }
             _ => Error::io(format_args!("opening the image {name}"), &error),
         };
         let file = open(path).map_err(failed)?;
-        let kind = file.metadata().map_err(failed)?.file_type();
-        let (size, stamp, folder) = if kind.is_file() {
+        let is_file = os::what_is(&file, path).map_err(failed)? == What::File;
+        let (size, stamp, disk) = if is_file {
             let stamp = stamp(&file).map_err(failed)?;
             (stamp.0, Some(stamp), None)
         } else {
-            let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?;
-            let numbers = file.metadata().map_err(failed)?.rdev();
-            let folder = disk::folder(rustix::fs::major(numbers), rustix::fs::minor(numbers));
-            (size, None, folder.exists().then_some(folder))
+            let (disk, size) = OpenDisk::of(&file).map_err(failed)?;
+            (size, None, Some(disk))
         };
         if size == 0 {
             return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
         }
         let page_cache = PageCache::of(&file);
-        let watch = kind.is_file().then(|| Watch::start(&file));
+        let watch = is_file.then(|| Watch::start(&file));
         let (direct, looked) = (OnceLock::new(), Mutex::new(Instant::now()));
-        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, folder, direct }) })
+        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, disk, direct }) })
     }
 
     /// Whether it is a block device rather than a file.
@@ -106,15 +99,7 @@ impl RawFile {
 
     /// Returns the facts that the kernel reports, if it is a block device.
     pub fn disk(&self) -> Option<Disk> {
-        self.is_block().then(|| {
-            let mut disk = self.inner.folder.as_deref().map(Disk::look).unwrap_or_default();
-            if disk.aoe.is_some() {
-                // The report then lacks them. It still has the target's address.
-                let names = ata::names(&self.inner.file).unwrap_or_default();
-                (disk.model, disk.serial) = (names.model, names.serial);
-            }
-            disk
-        })
+        self.inner.disk.as_ref().map(|disk| disk.look(&self.inner.file))
     }
 
     /// Says how it is watched for changes, and how not.
@@ -159,11 +144,11 @@ impl RawFile {
 }
 
 fn stamp(file: &File) -> std::io::Result<Stamp> {
-    file.metadata().map(|metadata| stamp_of(&metadata))
+    Status::of(file).map(|status| stamp_of(&status))
 }
 
-pub(crate) fn stamp_of(metadata: &Metadata) -> Stamp {
-    (metadata.len(), [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()])
+pub(crate) fn stamp_of(status: &Status) -> Stamp {
+    (status.len, status.modified, status.changed)
 }
 
 impl Inner {
@@ -201,17 +186,24 @@ impl Inner {
     }
 
     fn content(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        if self.disk.is_some() && os::WHOLE_SECTORS {
+            return self.content_of_sectors(range);
+        }
         let len = usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
         let mut bytes = vec![0; len];
         match self.file.read_exact_at(&mut bytes, range.offset) {
             Ok(()) => Ok(bytes.into()),
-            Err(error) if self.stamp.is_none() && is_medium_error(&error) && direct::helps(range, self.size) => {
+            Err(error) if self.stamp.is_none() && is_of_medium(&error) && direct::helps(range, self.size) => {
                 tracing::debug!(device = %self.name, %range, %error, "reading again, past the page cache");
-                let again = self.direct().and_then(|direct| direct.read(range));
-                again.map(Data::from).map_err(|error| self.failed(range, &error))
+                self.content_of_sectors(range)
             }
             Err(error) => Err(self.failed(range, &error)),
         }
+    }
+
+    fn content_of_sectors(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let read = self.direct().and_then(|direct| direct.read(range));
+        read.map(Data::from).map_err(|error| self.failed(range, &error))
     }
 
     fn direct(&self) -> std::io::Result<&Direct> {
@@ -226,12 +218,12 @@ impl Inner {
 
     /// Returns the offset of the range's first byte outside a hole; the range's end if there is none.
     fn next_data(&self, range: ByteRange) -> u64 {
-        match rustix::fs::seek(&self.file, SeekFrom::Data(range.offset)) {
-            Ok(at) => at.clamp(range.offset, range.end()),
+        match os::next_data(&self.file, range.offset) {
+            Ok(Some(at)) => at.clamp(range.offset, range.end()),
             // A hole up to the end of the file. Valid only while the file's length is unchanged.
-            Err(Errno::NXIO) if self.stamp.is_some() => range.end(),
+            Ok(None) if self.stamp.is_some() => range.end(),
             // Block devices and some file systems do not support this query.
-            Err(_) => range.offset,
+            _ => range.offset,
         }
     }
 
@@ -245,7 +237,7 @@ impl Inner {
             if rest.is_empty() {
                 break;
             }
-            let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(rest.offset)).unwrap_or(range.end());
+            let hole = os::next_hole(&self.file, rest.offset).unwrap_or(range.end());
             // Advance by at least one byte, even if the file is being modified and the result is inconsistent.
             let hole = hole.clamp(rest.offset + 1, range.end());
             Extent::data(hole - rest.offset).push(&mut extents);
@@ -259,10 +251,10 @@ impl Inner {
             return self.changed();
         }
         let device = self.name.clone();
-        match &self.folder {
+        match &self.disk {
             // A disk that was unplugged also fails with EIO, but has no bad sector.
-            Some(folder) if !folder.exists() => DeviceError::Lost { device, range, why: "the disk is gone".into() },
-            _ if is_medium_error(error) => DeviceError::Unreadable { device, range, why: error.to_string().into() },
+            Some(disk) if disk.is_gone() => DeviceError::Lost { device, range, why: "the disk is gone".into() },
+            _ if is_of_medium(error) => DeviceError::Unreadable { device, range, why: error.to_string().into() },
             _ => DeviceError::io(format!("{device}, range {range}"), error),
         }
     }
@@ -275,13 +267,6 @@ impl Inner {
         );
         DeviceError::Invalid(why.into())
     }
-}
-
-/// Whether an error is the disk's: EIO, and the errors that the kernel's block layer returns for errors of the medium,
-/// the target and protection information (blk_errors in block/blk-core.c).
-fn is_medium_error(error: &std::io::Error) -> bool {
-    const MEDIUM: [Errno; 4] = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ];
-    Errno::from_io_error(error).is_some_and(|errno| MEDIUM.contains(&errno))
 }
 
 impl Device for RawFile {
@@ -311,6 +296,7 @@ impl Device for RawFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use std::io::{Seek as _, Write as _};
 
     #[tokio::test]

@@ -4,8 +4,9 @@
 //! digits before that (`disk_01.dd`, `disk-1of3.raw`). No list of programs' habits decides: any counter counts.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
+
+use cheetah_kit::path::from_bytes;
 
 /// The maximum number of digits or letters in a counter.
 const COUNTER_LEN_MAX: usize = 9;
@@ -83,7 +84,7 @@ pub struct PartName {
 impl PartName {
     /// Returns the counters that the file name of `path` may have, the one at its end first.
     pub fn all_of(path: &Path) -> Vec<Self> {
-        let Some(name) = path.file_name().map(OsStr::as_bytes) else { return Vec::new() };
+        let Some(name) = path.file_name().map(OsStr::as_encoded_bytes) else { return Vec::new() };
         at_end(name).into_iter().chain(hexadecimal(name)).chain(inside(name)).collect()
     }
 
@@ -145,7 +146,7 @@ impl PartName {
 
     /// Parses the name of another file that differs in the counter only.
     pub fn sibling(&self, name: &OsStr) -> Option<Self> {
-        let middle = name.as_bytes().strip_prefix(&self.before[..])?.strip_suffix(&self.after[..])?;
+        let middle = name.as_encoded_bytes().strip_prefix(&self.before[..])?.strip_suffix(&self.after[..])?;
         let number = self.notation.value(middle)?;
         Some(Self { width: middle.len(), number, ..self.clone() })
     }
@@ -217,7 +218,7 @@ impl PartName {
 
     /// The file name.
     pub fn file_name(&self) -> OsString {
-        OsString::from_vec([&self.before[..], &self.counter(), &self.after].concat())
+        from_bytes([&self.before[..], &self.counter(), &self.after].concat())
     }
 }
 

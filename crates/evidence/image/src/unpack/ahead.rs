@@ -39,8 +39,8 @@ fn start<C: Chunked>(of: Weak<Unpacking<C>>) -> Option<SyncSender<u64>> {
 }
 
 fn unpack<C: Chunked>(of: &Weak<Unpacking<C>>, asked: &Receiver<u64>) {
-    // Of this thread only, in Linux. Without it, the thread competes with others.
-    let _ = rustix::process::nice(NICENESS);
+    // Without it, the thread competes with others.
+    let _ = cheetah_kit::thread::lower_priority(NICENESS);
     for window in asked {
         let Some(of) = of.upgrade() else { return };
         let end = of.image().size();

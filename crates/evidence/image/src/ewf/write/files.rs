@@ -2,19 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::os_error;
+use cheetah_kit::file::{FileExt as _, NotItself, Status, open_itself, sync_folder, try_lock};
 use cheetah_kit::rename_new;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 
 use super::names::Names;
 use super::walk;
 use crate::ewf::v1::SIGNATURE;
-use crate::own_file::{FileId, not_following_links};
+use crate::own_file::FileId;
 use crate::publish::{Unpublished, publish};
 use crate::regular;
 use cheetah_error::next::Acquisition;
@@ -131,8 +129,7 @@ impl Files {
 
     fn sync_folder(&self) -> Result<()> {
         let folder = self.names.folder();
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
+        sync_folder(folder).map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
     }
 }
 
@@ -157,14 +154,12 @@ impl SegmentFiles for Files {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.current.file.write_all_at(bytes, at).map_err(|error| {
-            match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-                    let path = self.current.path.display();
-                    Error::failed(format!("writing {path}: {}", os_error::describe(&error))).next(Acquisition::Resume)
-                }
-                _ => self.current.failed("writing", &error),
+        self.current.file.write_all_at(bytes, at).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                let path = self.current.path.display();
+                Error::failed(format!("writing {path}: {}", os_error::describe(&error))).next(Acquisition::Resume)
             }
+            _ => self.current.failed("writing", &error),
         })
     }
 
@@ -213,9 +208,9 @@ impl SegmentFiles for Files {
 impl Current {
     fn create(path: PathBuf, even_if_there: bool) -> Result<Self> {
         let mut options = OpenOptions::new();
-        let options = not_following_links(options.read(true).write(true));
+        options.read(true).write(true);
         let options = if even_if_there { options.create(true) } else { options.create_new(true) };
-        match options.open(&path) {
+        match open_itself(options, &path) {
             Ok(file) => Ok(Self { file, path }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(refusal(&path)),
             Err(error) => Err(Error::io(format_args!("creating {}", path.display()), &error)),
@@ -223,7 +218,7 @@ impl Current {
     }
 
     fn open(path: PathBuf) -> Result<Self> {
-        match not_following_links(OpenOptions::new().read(true).write(true)).open(&path) {
+        match open_itself(OpenOptions::new().read(true).write(true), &path) {
             Ok(file) => check_only_name(&file, &path).map(|()| Self { file, path }),
             Err(error) => Err(Error::io(format_args!("resuming {}", path.display()), &error)),
         }
@@ -249,11 +244,11 @@ fn lock(first: &Current) -> Result<File> {
     let path = first.path.display();
     let file = first.file.try_clone().map_err(|error| first.failed("locking", &error))?;
     for attempt in 1.. {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempt == LOCK_ATTEMPTS => {
+        match try_lock(&file) {
+            Ok(false) if attempt == LOCK_ATTEMPTS => {
                 return Err(Error::failed(format!("{path}: another acquisition is writing it; wait or stop it")));
             }
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Ok(false) => std::thread::sleep(LOCK_PAUSE),
             // Some network file systems do not support locks; there the user must not start two acquisitions.
             _ => break,
         }
@@ -289,11 +284,11 @@ fn refuse_existing(names: &Names, segments_max: u16) -> Result<()> {
 
 /// Fails if the file has another name, too: what is cut off here would be missing there.
 pub(super) fn check_only_name(file: &File, path: &Path) -> Result<()> {
-    let metadata = file.metadata().map_err(|error| Error::io(format_args!("looking at {}", path.display()), &error))?;
-    if !metadata.is_file() {
+    let looking = |error| Error::io(format_args!("looking at {}", path.display()), &error);
+    if !file.metadata().map_err(looking)?.is_file() {
         return Err(foreign(path, "is not a regular file"));
     }
-    if metadata.nlink() > 1 {
+    if Status::of(file).map_err(looking)?.names > 1 {
         return Err(foreign(path, "has another name, too: it is a hard link"));
     }
     Ok(())
@@ -301,8 +296,8 @@ pub(super) fn check_only_name(file: &File, path: &Path) -> Result<()> {
 
 /// Fails unless the file at `path` is a segment of the set, or has no content, as a crash may leave it.
 fn check_own(path: &Path, guid: [u8; 16]) -> Result<()> {
-    let opened = not_following_links(OpenOptions::new().read(true)).open(path);
-    let file = opened.map_err(|error| Error::io(format_args!("looking at {}", path.display()), &error))?;
+    let file = open_itself(OpenOptions::new().read(true), path)
+        .map_err(|error| Error::io(format_args!("looking at {}", path.display()), &error))?;
     check_only_name(&file, path)?;
     if has_no_content(&file) || walk::guid(&file) == Some(guid) {
         Ok(())
@@ -339,9 +334,9 @@ pub fn discard(names: &Names) -> Result<()> {
     let mut guid = None;
     for number in 1.. {
         let Some(path) = names.partial(number).ok().filter(|path| exists(path)) else { break };
-        let opened = not_following_links(OpenOptions::new().read(true)).open(&path);
-        let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::LOOP) => foreign(&path, "is a symbolic link"),
+        let opened = open_itself(OpenOptions::new().read(true), &path);
+        let file = opened.map_err(|error| match NotItself::of(&error) {
+            Some(NotItself::Link) => foreign(&path, "is a symbolic link"),
             _ => Error::io(format_args!("looking at {}", path.display()), &error),
         })?;
         check_only_name(&file, &path)?;

@@ -1,11 +1,11 @@
 //! Reads back the content of a partial set before an acquisition is resumed.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
+use cheetah_kit::file::FileExt as _;
 use libdeflater::{Decompressor, adler32};
 use parking_lot::Mutex;
 

@@ -1,8 +1,8 @@
 //! The chain of sections in a file written by this module.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 
+use cheetah_kit::file::FileExt as _;
 use libdeflater::adler32;
 
 use crate::ewf::text::inflate;

@@ -9,7 +9,7 @@
 //!   root may ask.
 //! * **inotify(7)** reports each write and truncation. A file that it reports has changed, whatever its times are.
 
-#![allow(unsafe_code, reason = "fcntl's leases have no safe wrapper")]
+#![allow(unsafe_code, reason = "fcntl's leases and sync_file_range have no safe wrappers")]
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -155,6 +155,16 @@ fn probe(file: &File) -> Lease {
         }
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Lease::Writer,
         Err(_) => Lease::Unknown,
+    }
+}
+
+/// Waits until the kernel has stored what was written to the file. Changes neither its content nor its times.
+pub(crate) fn store_pages(file: &File) {
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: it takes numbers, and accesses no memory of this process.
+    let done = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) };
+    if done != 0 {
+        tracing::debug!("the pages of a source stay as they are: {}", std::io::Error::last_os_error());
     }
 }
 

@@ -1,11 +1,11 @@
 //! Reading a file from the kernel's page cache, without waiting for the disk.
 
 use std::fs::File;
-use std::io::IoSliceMut;
+use std::io::{IoSliceMut, Result as IoResult};
 use std::os::unix::fs::FileExt as _;
 
 use cheetah_device::ByteRange;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// Up to this many bytes, copying takes less time than handing the read over to another thread.
 const LEN_MAX: u64 = 64 << 10;
@@ -14,7 +14,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// How a file can be read from the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageCache {
+pub(crate) enum PageCache {
     /// The kernel answers if it has the content in memory (`RWF_NOWAIT`), or that it does not support this.
     Asked,
     /// The page cache is all there is: a tmpfs, which does not support `RWF_NOWAIT`.
@@ -22,7 +22,7 @@ pub(super) enum PageCache {
 }
 
 impl PageCache {
-    pub(super) fn of(file: &File) -> Self {
+    pub(crate) fn of(file: &File) -> Self {
         // The type has another size on other machines.
         match rustix::fs::fstatfs(file) {
             Ok(found) if found.f_type as u64 == TMPFS_MAGIC => Self::Whole,
@@ -31,7 +31,7 @@ impl PageCache {
     }
 
     /// Reads a range; `None` if it is long, or not in memory as a whole.
-    pub(super) fn read(self, file: &File, range: ByteRange) -> Option<Vec<u8>> {
+    pub(crate) fn read(self, file: &File, range: ByteRange) -> Option<Vec<u8>> {
         if range.len > LEN_MAX {
             return None;
         }
@@ -40,10 +40,20 @@ impl PageCache {
             Self::Whole => file.read_at(&mut bytes, range.offset).ok()?,
             Self::Asked => {
                 let into = &mut [IoSliceMut::new(&mut bytes)];
-                rustix::io::preadv2(file, into, range.offset, ReadWriteFlags::NOWAIT).ok()?
+                preadv2(file, into, range.offset, ReadWriteFlags::NOWAIT).ok()?
             }
         };
         (read == bytes.len()).then_some(bytes)
+    }
+}
+
+/// Fills `into` if all of it is in the page cache.
+pub(crate) fn read_cached(file: &File, offset: u64, into: &mut [u8]) -> IoResult<bool> {
+    match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(len) => Ok(len == into.len()),
+        // Not cached, or the file system does not support the query.
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
