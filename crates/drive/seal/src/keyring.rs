@@ -224,12 +224,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, SealError> {
 /// Forbids core dumps of this process from now on, and to other users' debuggers its memory, because it holds keys and
 /// content.
 fn no_core_dumps() {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
-    let limit = getrlimit(Resource::Core);
-    let none = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: limit.maximum });
-    // A limit does not count for a program that the kernel pipes core dumps to.
-    let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    if let Err(error) = none.and(hidden) {
+    if let Err(error) = cheetah_kit::process::forbid_core_dumps() {
         tracing::info!(%error, "core dumps cannot be forbidden");
     }
 }
