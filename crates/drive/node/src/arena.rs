@@ -1,4 +1,4 @@
-//! The lent memory: one anonymous mapping, divided into slots. One of two files of this crate with `unsafe`.
+//! The lent memory: one mapping, divided into slots. The one file of this crate with `unsafe`.
 //!
 //! ```text
 //! mapping   | piece 0: 64 MiB                          | piece 1                | … | the rest
@@ -19,8 +19,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cheetah_device::{Size, data::is_zero};
+use cheetah_kit::mapping::Mapping;
 use parking_lot::Mutex;
-use rustix::mm::{self, Advice, MapFlags, MlockFlags, ProtFlags};
 
 /// The size of a slot: the memory of one chunk of an export, and the unit of allocation.
 pub const SLOT_BYTES: usize = 64 << 10;
@@ -61,13 +61,12 @@ pub(crate) struct ViewMut<'a> {
 
 /// The lent memory.
 pub(crate) struct Arena {
-    /// Start of the mapping, and of the lent bytes in it.
-    mapping: NonNull<u8>,
-    mapping_bytes: usize,
+    mapping: Mapping,
+    /// Where the lent bytes begin in the mapping.
+    pad: usize,
     base: NonNull<u8>,
     bytes: usize,
     slots: u32,
-    locked: bool,
     free: Mutex<FreeSlots>,
     ready_bytes: AtomicU64,
 }
@@ -103,44 +102,25 @@ impl Arena {
         let slots = u32::try_from(slots_in(bytes)).map_err(io::Error::other)?;
         // Room to align the start to a huge page.
         let mapping_bytes = bytes + HUGE_PAGE_BYTES;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
-        let mapping = unsafe {
-            mm::mmap_anonymous(std::ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE | MapFlags::NORESERVE)
-        };
-        let mapping = mapping.map_err(|error| {
+        let mapping = Mapping::on_demand(mapping_bytes).map_err(|error| {
             let size = Size(mapping_bytes as u64);
             io::Error::other(format!("this process has no {size} of addresses in one run ({error}): lend less"))
         })?;
-        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let pad = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        let pad = mapping.at().as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: a huge page's worth of room was mapped for this, and `pad` is less than that.
-        let base = unsafe { mapping.add(pad) };
+        let base = unsafe { mapping.at().add(pad) };
         let free = Mutex::new(FreeSlots { last: None, without_memory: None, fresh: 0 });
-        let mut arena =
-            Self { mapping, mapping_bytes, base, bytes, slots, locked: false, free, ready_bytes: AtomicU64::new(0) };
+        let arena = Self { mapping, pad, base, bytes, slots, free, ready_bytes: AtomicU64::new(0) };
         arena.protect()?;
         Ok(arena)
     }
 
-    fn protect(&mut self) -> io::Result<()> {
-        let (start, len) = (self.base.as_ptr().cast(), self.bytes);
-        // SAFETY: the range is our own mapping, and none of these calls changes the content of its memory.
-        let (dump, fork, huge, lock) = unsafe {
-            (
-                mm::madvise(start, len, Advice::LinuxDontDump),
-                mm::madvise(start, len, Advice::LinuxDontFork),
-                mm::madvise(start, len, Advice::LinuxHugepage),
-                mm::mlock_with(start, len, MlockFlags::ONFAULT),
-            )
-        };
-        dump?;
-        fork?;
-        if let Err(error) = huge {
+    fn protect(&self) -> io::Result<()> {
+        self.mapping.hide(self.pad, self.bytes)?;
+        if let Err(error) = self.mapping.prefer_huge_pages(self.pad, self.bytes) {
             tracing::debug!(%error, "no huge pages: the memory works, a little slower");
         }
-        self.locked = lock.is_ok();
-        if let Err(error) = lock {
+        if let Err(error) = self.mapping.lock_as_used(self.pad, self.bytes) {
             tracing::info!(%error, "the lent memory is not locked");
         }
         Ok(())
@@ -148,7 +128,7 @@ impl Arena {
 
     /// Whether all of it is locked.
     pub fn locked(&self) -> bool {
-        self.locked
+        self.mapping.is_locked()
     }
 
     /// Bytes lent.
@@ -173,15 +153,7 @@ impl Arena {
             return Ok(());
         }
         let len = len.min(self.bytes - offset);
-        // SAFETY: the range is in our mapping; populating changes nothing that memory in use holds.
-        unsafe {
-            let start = self.base.add(offset).as_ptr().cast();
-            match mm::madvise(start, len, Advice::LinuxPopulateWrite) {
-                // A kernel older than 5.14; locking faults in as well.
-                Err(rustix::io::Errno::INVAL) if self.locked => mm::mlock(start, len),
-                result => result,
-            }
-        }?;
+        self.mapping.fault_in(self.pad + offset, len)?;
         self.ready_bytes.fetch_add(len as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -190,7 +162,11 @@ impl Arena {
     pub fn allocate(&self) -> Option<Slot> {
         let mut free = self.free.lock();
         let FreeSlots { last, without_memory, .. } = &mut *free;
-        if let Some(slot) = self.pop(last).or_else(|| self.pop(without_memory)) {
+        if let Some(slot) = self.pop(last) {
+            return Some(slot);
+        }
+        if let Some(slot) = self.pop(without_memory) {
+            self.mapping.use_again(self.offset(&slot), SLOT_BYTES);
             return Some(slot);
         }
         if free.fresh == self.slots {
@@ -246,25 +222,14 @@ impl Arena {
     }
 
     /// Gives back the memory from the start of a free slot. The free slots in it stay zero: the kernel gives zeroed memory.
-    fn give_back(&self, first: &Slot, len: usize) -> rustix::io::Result<()> {
-        let start = self.place(first).0.cast();
-        // SAFETY: the range is in our mapping, and belongs to free slots, which the caller took out of the list of free
-        // slots; they are all zero, and read as zeros afterwards. Memory is locked again as it is faulted in.
-        unsafe {
-            match mm::madvise(start, len, Advice::LinuxDontneedLocked) {
-                // A kernel older than 5.18, which gives back only memory that is not locked.
-                Err(rustix::io::Errno::INVAL) => {}
-                result => return result,
-            }
-            if self.locked {
-                mm::munlock(start, len)?;
-            }
-            mm::madvise(start, len, Advice::LinuxDontNeed)?;
-            if self.locked {
-                mm::mlock_with(start, len, MlockFlags::ONFAULT)?;
-            }
-        }
-        Ok(())
+    fn give_back(&self, first: &Slot, len: usize) -> io::Result<()> {
+        // SAFETY: the range belongs to free slots, which the caller took out of the list of free slots; they are all zero.
+        unsafe { self.mapping.give_back(self.offset(first), len) }
+    }
+
+    /// Where a slot's memory begins in the mapping.
+    fn offset(&self, slot: &Slot) -> usize {
+        self.place(slot).0.addr() - self.mapping.at().as_ptr().addr()
     }
 
     /// Takes the slot that was put into a list of free slots last.
@@ -307,16 +272,6 @@ impl Arena {
             let bytes = self.base.add(piece + HEAD_BYTES + within * SLOT_BYTES);
             let digests = self.base.add(piece + within * DIGEST_BYTES);
             (bytes.as_ptr().cast(), digests.as_ptr().cast())
-        }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more: views borrow the arena.
-        let unmapped = unsafe { mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
-        if let Err(error) = unmapped {
-            tracing::error!(%error, "the lent memory could not be unmapped");
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cheetah_device::supervise::persist;
 use cheetah_device::{Size, os_error};
 use cheetah_error::{Next, next};
+use cheetah_kit::machine::host_name;
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
 use cheetah_tls::{Credential, CredentialSet, Role, ServerTls, TlsError};
@@ -359,10 +360,6 @@ fn bind(address: SocketAddr, what: &'static str) -> Result<Bound, NodeError> {
         io::ErrorKind::AddrInUse => NodeError::PortTaken { address, what },
         _ => system(format!("cannot listen on {address}"), error),
     })
-}
-
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn system(context: impl Into<String>, error: io::Error) -> NodeError {

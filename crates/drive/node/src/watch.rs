@@ -8,7 +8,7 @@ use cheetah_device::machine_memory::{MachineMemory, machine_memory};
 
 use crate::exports::Exports;
 use crate::lending::{Held, HeldPart, Lending, Rules, Seen};
-use crate::pressure;
+use crate::os::waited_for_memory;
 
 /// The interval of looks: a program that fills memory at 4 GB/s takes 400 MB meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ pub(crate) fn start(exports: &Arc<Exports>, rules: Rules) -> std::io::Result<()>
 
 /// If the machine runs out of memory all the same, the kernel ends the node, and no program of the machine's user.
 fn prefer_as_victim() {
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "1000") {
+    if let Err(error) = cheetah_kit::process::prefer_as_victim() {
         tracing::debug!(%error, "the kernel may end other programs before the node if the machine runs out of memory");
     }
 }
@@ -105,22 +105,21 @@ fn held(exports: &Exports) -> Held {
 /// How long processes waited for memory until the last look.
 #[derive(Default)]
 struct Stalls {
-    last: Option<(Instant, u64)>,
+    last: Option<(Instant, Duration)>,
 }
 
 impl Stalls {
     fn seen(&mut self, memory: MachineMemory) -> Seen {
-        let total_us =
-            std::fs::read_to_string("/proc/pressure/memory").ok().and_then(|text| pressure::stalled_us(&text));
+        let total = waited_for_memory();
         let now = Instant::now();
-        let is_pressed = match (self.last, total_us) {
+        let is_pressed = match (self.last, total) {
             (Some((at, before)), Some(total)) => {
-                let waited = Duration::from_micros(total.saturating_sub(before));
+                let waited = total.saturating_sub(before);
                 waited.as_secs_f64() > WAIT_SHARE * now.saturating_duration_since(at).as_secs_f64()
             }
             _ => false,
         };
-        self.last = total_us.map(|total| (now, total));
+        self.last = total.map(|total| (now, total));
         Seen { available_bytes: memory.available_bytes, is_pressed }
     }
 }

@@ -8,7 +8,6 @@
 
 mod content;
 mod digest;
-mod idle;
 mod lent;
 mod output;
 mod pace;
@@ -25,6 +24,7 @@ use std::time::Duration;
 use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, LentKey, NewJob, ScanStatus, Units, Work};
 use cheetah_device::Device as _;
 use cheetah_kit::random;
+use cheetah_kit::thread::enter_idle_class;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::{Instant, timeout_at};
 
@@ -280,7 +280,7 @@ impl Jobs {
 impl Queue {
     /// Works on jobs until the end.
     fn work(&self) {
-        if let Err(error) = idle::enter() {
+        if let Err(error) = enter_idle_class() {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {

@@ -15,6 +15,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::os::waited_for_processor;
+
 /// The interval of looks at the pressure.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a number of jobs is kept before one more is worked on.
@@ -50,7 +52,7 @@ struct Last {
 impl Pace {
     /// As many as there are threads at first. If `gives_way`, fewer do while programs wait.
     pub fn new(threads: usize, gives_way: bool) -> Self {
-        Self::with(threads, if gives_way { waited } else { || None })
+        Self::with(threads, if gives_way { waited_for_processor } else { || None })
     }
 
     fn with(threads: usize, waited: fn() -> Option<Duration>) -> Self {
@@ -112,12 +114,6 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.pace.begun.lock().remove(&self.number);
     }
-}
-
-/// How long some process has waited for a processor since the machine started, by `/proc/pressure/cpu`.
-fn waited() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
-    crate::pressure::stalled_us(&text).map(Duration::from_micros)
 }
 
 #[cfg(test)]

@@ -1,7 +1,23 @@
 //! Pressure stall information of Linux (Documentation/accounting/psi.rst): how long processes waited for what there is too little of.
 
+use std::time::Duration;
+
+/// How long some process has waited for a processor since the machine started.
+pub(crate) fn waited_for_processor() -> Option<Duration> {
+    waited("/proc/pressure/cpu")
+}
+
+/// How long some process has waited for memory since the machine started.
+pub(crate) fn waited_for_memory() -> Option<Duration> {
+    waited("/proc/pressure/memory")
+}
+
+fn waited(file: &str) -> Option<Duration> {
+    stalled_us(&std::fs::read_to_string(file).ok()?).map(Duration::from_micros)
+}
+
 /// Microseconds for which some process has waited since the start of the machine, of a file of `/proc/pressure`.
-pub(crate) fn stalled_us(text: &str) -> Option<u64> {
+fn stalled_us(text: &str) -> Option<u64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     some.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
 }
