@@ -2,9 +2,8 @@
 //!
 //! The drive's key is in the drive file, wrapped; the seal record is in a file beside it, `case42.drive.seal`.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use cheetah_device::{DynDevice, Size};
 use cheetah_error::{Error, Next, Result, next};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
+use cheetah_kit::file::Status;
 use cheetah_kit::number::gcd;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternatives, Opening, RecordStore, Version};
@@ -392,33 +392,36 @@ impl RecordStore for RecordFile {
         let other = |error: Error| std::io::Error::other(error.to_string());
         RECORD.replace(&self.path, record).map_err(other)?;
         let file = RECORD.open(&self.path).map_err(other)?.ok_or_else(|| missing(&self.path))?;
-        let metadata = file.metadata()?;
-        *own = Some(Appender::new(file, metadata.len()));
-        Ok(version(&metadata))
+        let status = Status::of(&file)?;
+        *own = Some(Appender::new(file, status.len));
+        Ok(version(&status))
     }
 
     fn append(&self, entry: &[u8], durable: bool) -> std::io::Result<Version> {
         let mut own = self.own.lock();
         let file = own.as_mut().ok_or_else(|| missing(&self.path))?;
         file.append(entry, durable)?;
-        Ok(version(&file.file().metadata()?))
+        Ok(version(&Status::of(file.file())?))
     }
 
     fn undo_append(&self) -> Option<Version> {
         let mut own = self.own.lock();
         let file = own.as_mut()?;
-        file.mend().and_then(|()| file.file().metadata()).map(|metadata| version(&metadata)).ok()
+        file.mend().and_then(|()| Status::of(file.file())).map(|status| version(&status)).ok()
     }
 
     fn version(&self) -> Option<Version> {
-        self.path.metadata().ok().map(|metadata| version(&metadata))
+        Status::at(&self.path).ok().map(|status| version(&status))
     }
 }
 
 /// A file that was replaced or appended to has another version.
-fn version(metadata: &Metadata) -> Version {
-    let modified = metadata.mtime_nsec().cast_unsigned() ^ metadata.mtime().cast_unsigned() << 30;
-    [metadata.dev(), metadata.ino(), metadata.len(), modified]
+fn version(status: &Status) -> Version {
+    let (s, ns) = status.modified;
+    let modified = ns.cast_unsigned() ^ s.cast_unsigned() << 30;
+    // A number of 64 bits, as most file systems have them, stays as it is.
+    let number = (status.id.number >> 64) as u64 ^ status.id.number as u64;
+    [status.id.volume, number, status.len, modified]
 }
 
 fn missing(path: &Path) -> std::io::Error {

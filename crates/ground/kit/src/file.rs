@@ -75,6 +75,16 @@ impl FileExt for File {
     }
 }
 
+/// Asks the system to begin to store a range of what was written, without waiting for it. Only what is stored already may leave the page
+/// cache. Windows begins by itself, so there it does nothing.
+///
+/// # Errors
+///
+/// Those of posix_fadvise(2).
+pub fn begin_storing(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    os::file::begin_storing(file, offset, len)
+}
+
 /// Opens the file at `path` itself, and does not wait: a link is not followed in the last component, and a named pipe is not
 /// waited for.
 ///

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
+use cheetah_kit::file::{FileExt as _, begin_storing};
 use parking_lot::Mutex;
-use rustix::fs::Advice;
 
 /// The kernel is asked to begin to store what was written after this many bytes. By itself it waits for a flush, or for many seconds;
 /// then the disk is idle while data arrives, and the flush at the end stores what was written since the last one.
@@ -42,14 +40,6 @@ impl Unstored {
         };
         self.bytes += written.len;
         (self.bytes >= STORE_BYTES).then(|| std::mem::take(self).range)
-    }
-}
-
-/// Asks the kernel to begin to store a range, without waiting for it. Only pages that are stored already leave the page cache. What
-/// is not done here, the flush does.
-fn begin_storing(file: &File, range: ByteRange) {
-    if let Err(error) = rustix::fs::fadvise(file, range.offset, NonZeroU64::new(range.len), Advice::DontNeed) {
-        tracing::debug!("what was written is stored by the flush only: {error}");
     }
 }
 
@@ -92,7 +82,10 @@ impl Device for SparseFile {
             }
             let due = unstored.lock().add(ByteRange::between(offset, at));
             if let Some(range) = due {
-                begin_storing(file, range);
+                // What is not done here, the flush does.
+                if let Err(error) = begin_storing(file, range.offset, range.len) {
+                    tracing::debug!("what was written is stored by the flush only: {error}");
+                }
             }
             Ok(())
         })

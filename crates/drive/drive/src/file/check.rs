@@ -1,8 +1,7 @@
 //! Checks of a drive file's content.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use cheetah_device::path_text::text_to_path;
+use cheetah_kit::path::NOT_IN_NAMES;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_redundancy::BadRanges;
 
@@ -218,8 +217,8 @@ impl MapRef {
 fn is_plain(file: &str) -> bool {
     let name = text_to_path(file);
     // The decoded name is checked, because a name that is not UTF-8 is encoded.
-    let bytes = name.as_os_str().as_bytes();
-    !bytes.is_empty() && !bytes.iter().any(|byte| matches!(byte, b'/' | 0)) && bytes != b".." && bytes != b"."
+    let bytes = name.as_os_str().as_encoded_bytes();
+    !bytes.is_empty() && !bytes.iter().any(|byte| NOT_IN_NAMES.contains(byte)) && bytes != b".." && bytes != b"."
 }
 
 /// The first address that occurs twice: two members on one machine would be lost together.

@@ -1,8 +1,7 @@
 //! Drive files on disk: read within limits, written atomically.
 
-use std::fs::{File, Metadata, Permissions, TryLockError};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,9 @@ use tempfile::NamedTempFile;
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
 use cheetah_error::{Error, Result, next};
+use cheetah_image::publish::persist;
 use cheetah_image::regular;
+use cheetah_kit::file::{FileId, Status, as_the_umask_allows, sync_folder, try_lock};
 
 /// The longest wait for another process's change of a drive file, which takes milliseconds.
 pub const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -84,7 +85,7 @@ impl DriveFile {
     /// keep the old file, which does not record lost nodes.
     pub(crate) fn check_one_name(&self) -> Result<()> {
         let path = self.path.display();
-        match self.path.metadata().map(|metadata| metadata.nlink()) {
+        match Status::at(&self.path).map(|status| status.names) {
             Ok(names) if names > 1 => Err(Error::failed(format!(
                 "{path} has {names} names (hard links), and a change would reach only one of them; remove the other names, \
                  which `find DIRECTORY -samefile {path}` lists, and use symbolic links instead"
@@ -120,11 +121,9 @@ impl Lock {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(failed(&error)),
             };
-            match file.try_lock() {
-                // Another process may have replaced the file before it released its lock.
-                Ok(()) if is_at(&file, path) => return Ok(Some(Self(file))),
-                Ok(()) | Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+            // Another process may have replaced the file before it released its lock.
+            if try_lock(&file).map_err(|error| failed(&error))? && is_at(&file, path) {
+                return Ok(Some(Self(file)));
             }
             if begun.elapsed() > LOCK_WAIT {
                 let path = path.display();
@@ -143,8 +142,7 @@ fn resolved(path: &Path) -> std::io::Result<PathBuf> {
 
 /// Whether this open file is currently the one at `path` itself, not behind a link there.
 fn is_at(file: &File, path: &Path) -> bool {
-    let same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
-    file.metadata().is_ok_and(|open| path.symlink_metadata().is_ok_and(|there| same(&open, &there)))
+    FileId::of(file).is_ok_and(|open| FileId::at(path).is_ok_and(|there| there == Some(open)))
 }
 
 /// Writes `bytes` to a temporary file beside `path`, and renames it once it is on stable storage.
@@ -163,20 +161,26 @@ pub fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<()> 
     let dir = directory(path);
     let mut file = temporary_in(dir).map_err(|error| failed(&error))?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(|error| failed(&error))?;
-    let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
-    persisted.map_err(|error| failed(&error.error))?;
-    sync_directory(dir).map_err(|error| failed(&error))
+    give_name(file, path, replace).map_err(|error| failed(&error))?;
+    sync_folder(dir).map_err(|error| failed(&error))
 }
 
 /// Makes a temporary file whose permissions, once it is renamed, are those that the umask allows.
 pub(crate) fn temporary_in(dir: &Path) -> std::io::Result<NamedTempFile> {
-    let permissions = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".cheetah-partial-").permissions(permissions).tempfile_in(dir)
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cheetah-partial-");
+    if let Some(permissions) = as_the_umask_allows() {
+        builder.permissions(permissions);
+    }
+    builder.tempfile_in(dir)
 }
 
-/// Puts the directory's entries on stable storage.
-pub(crate) fn sync_directory(dir: &Path) -> std::io::Result<()> {
-    File::open(dir)?.sync_all()
+/// Gives a temporary file its name. A file that has it is replaced, or is an error.
+pub(crate) fn give_name(file: NamedTempFile, path: &Path, replace: bool) -> std::io::Result<()> {
+    match replace {
+        true => persist(file, path),
+        false => file.persist_noclobber(path).map(drop).map_err(|error| error.error),
+    }
 }
 
 /// The directory that contains `path`.

@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -20,6 +19,7 @@ use cheetah_device::copy_on_read::GRAIN;
 use cheetah_device::{ByteRange, Data};
 use cheetah_error::{Error, Result};
 use cheetah_image::own_file::OwnFile;
+use cheetah_kit::file::{FileExt as _, Status, make_sparse};
 use parking_lot::Mutex;
 
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
@@ -50,16 +50,18 @@ impl Grains {
         let options = &mut File::options();
         let file = GRAINS.open_with(path, options.read(true).write(true).create(true).truncate(false))?;
         let file = file.ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
-        let metadata = file.metadata().map_err(failed)?;
+        let status = Status::of(&file).map_err(failed)?;
         let len = size.div_ceil(GRAIN) * ENTRY_BYTES as u64;
         // Its content does not identify it; no file of another length, or with another name, is changed.
-        if metadata.nlink() > 1 || ![0, len].contains(&metadata.len()) {
+        if status.names > 1 || ![0, len].contains(&status.len) {
             return Err(Error::misuse(format!(
                 "{} is not the file of partial digests of this drive, and is left alone; move it away, or choose another \
                  name for the drive",
                 path.display()
             )));
         }
+        // Otherwise it only takes more space.
+        let _ = make_sparse(&file);
         file.set_len(len).map_err(failed)?;
         Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
     }

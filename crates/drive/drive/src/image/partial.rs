@@ -12,13 +12,14 @@ use crate::copy::sparse_file::SparseFile;
 use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks_of};
 use crate::file::coverage;
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
-use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
+use crate::file::disk::{directory, give_name, temporary_in, write_atomically};
 use crate::file::{DriveFile, ImageState, beside};
 use crate::open::Drive;
 use crate::options::OpenOptions;
 use crate::session::Session;
 use cheetah_error::{Error, Result, next};
 use cheetah_image::space;
+use cheetah_kit::file::{make_sparse, sync_folder};
 
 use super::save::instead_of_space;
 
@@ -79,6 +80,8 @@ pub async fn save_partial(
     let drive = Drive::open_unmarked(file, open).await?;
     let lost = drive.troubles().iter().map(ToString::to_string).collect();
     let partial = temporary_in(directory(path)).map_err(failed)?;
+    // Otherwise what is missing only takes space.
+    let _ = make_sparse(partial.as_file());
     partial.as_file().set_len(present.size()).map_err(failed)?;
     let target = partial.as_file().try_clone().map_err(failed)?;
     let target: DynDevice = Arc::new(SparseFile::new(target, shown.to_string(), present.size()));
@@ -97,9 +100,8 @@ pub async fn save_partial(
     target.flush().await.map_err(Error::device(format!("writing {shown}")))?;
     // The map first: the image must never be there without it.
     write_atomically(&map, coverage.to_string().as_bytes(), true)?;
-    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
-    persisted.map_err(|error| failed(error.error))?;
-    sync_directory(directory(path)).map_err(failed)?;
+    give_name(partial, path, options.force).map_err(failed)?;
+    sync_folder(directory(path)).map_err(failed)?;
     Ok(PartialSave { coverage, map, differing_bytes, lost })
 }
 

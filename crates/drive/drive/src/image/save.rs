@@ -9,10 +9,11 @@ use serde::Serialize;
 use crate::copy::sparse_file::SparseFile;
 use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::digests::Digests;
-use crate::file::disk::{directory, sync_directory, temporary_in};
+use crate::file::disk::{directory, give_name, temporary_in};
 use cheetah_error::{Error, Result, next};
 use cheetah_image::hash::{HashChoice, Hashes};
 use cheetah_image::space;
+use cheetah_kit::file::{make_sparse, sync_folder};
 
 /// The maximum number of differing ranges named in an error; verify lists them all.
 const RANGES_SHOWN_MAX: usize = 8;
@@ -68,17 +69,18 @@ pub async fn save(
     }
     let dir = directory(path);
     let partial = temporary_in(dir).map_err(failed)?;
+    // Otherwise only the zeros take space.
+    let _ = make_sparse(partial.as_file());
     partial.as_file().set_len(size).map_err(failed)?;
     let file = partial.as_file().try_clone().map_err(failed)?;
-    let name = shown.to_string();
-    let to: DynDevice = Arc::new(SparseFile::new(file, name.as_str(), size));
-    let saved = save_to(device, (to, &name), &options, progress).await?;
-    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
-    persisted.map_err(|error| match error.error.kind() {
+    let shown_name = shown.to_string();
+    let to: DynDevice = Arc::new(SparseFile::new(file, shown_name.as_str(), size));
+    let saved = save_to(device, (to, &shown_name), &options, progress).await?;
+    give_name(partial, path, options.force).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(),
-        _ => failed(error.error),
+        _ => failed(error),
     })?;
-    sync_directory(dir).map_err(failed)?;
+    sync_folder(dir).map_err(failed)?;
     Ok(saved)
 }
 

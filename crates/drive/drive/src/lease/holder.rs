@@ -1,37 +1,12 @@
 //! The name under which this process holds a lease.
 
+use cheetah_kit::machine::host_name;
+
+pub use cheetah_kit::machine::user_name;
+
 /// Describes this process to another examiner: user, host and process id.
 pub(crate) fn holder() -> String {
     let user = user_name();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let owner: String = format!("{user}@{host}").chars().filter(|c| !c.is_control()).take(64).collect();
+    let owner: String = format!("{user}@{}", host_name()).chars().filter(|c| !c.is_control()).take(64).collect();
     format!("{owner}, process {}", std::process::id())
-}
-
-/// The name of the user as which this process runs, from `/etc/passwd`: `$USER` may be unset, or name another user.
-pub fn user_name() -> String {
-    let uid = rustix::process::getuid().as_raw();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    name_in_passwd(uid, &passwd).map_or_else(|| format!("uid {uid}"), str::to_owned)
-}
-
-/// The name of a user in the text of a passwd(5) file.
-fn name_in_passwd(uid: u32, passwd: &str) -> Option<&str> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_users_name_is_found_by_number() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nexaminer:x:1000:1000::/home/e:/bin/sh\nbad\n";
-        assert_eq!(name_in_passwd(1000, passwd), Some("examiner"));
-        assert_eq!(name_in_passwd(7, passwd), None);
-    }
 }

@@ -2,10 +2,11 @@
 
 use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::super::{FileId, NotItself, Status};
@@ -16,6 +17,10 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<
 
 pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     FileExt::write_at(file, bytes, offset)
+}
+
+pub(crate) fn begin_storing(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    Ok(rustix::fs::fadvise(file, offset, NonZeroU64::new(len), Advice::DontNeed)?)
 }
 
 pub(crate) fn status_of(file: &File) -> io::Result<Status> {

@@ -37,6 +37,10 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usi
     file.seek_write(bytes, offset)
 }
 
+pub(crate) fn begin_storing(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
 pub(crate) fn status_of(file: &File) -> io::Result<Status> {
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open, and the call writes the structure that it is given.
