@@ -10,7 +10,7 @@ class Error(OSError):
     """A source cannot be opened, shared or closed. Its text is one sentence: the failure, the place, and the next step.
 
     `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. `kind` says it in a word:
-    `failed`, `misuse`, `evidence`, `device`, or what is known of a node (`refused`, `unreachable`, `silent`, `restarted`,
+    `failed`, `misuse`, `evidence`, `device`, `unsupported`, or what is known of a node (`refused`, `unreachable`, `silent`, `restarted`,
     `lost`). `steps` are the names of the next steps that the text ends with, as in the table of the guide. Where the system
     refuses the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,
     IsADirectoryError or NotADirectoryError.

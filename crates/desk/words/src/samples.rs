@@ -193,6 +193,7 @@ fn attach() -> Vec<Attach> {
         Attach::AllowWrites { device: "DEVICE".into() },
         Attach::UseMount,
         Attach::CutOff,
+        Attach::ExportOrGoThere,
     ]
 }
 

@@ -33,13 +33,15 @@ pub enum Kind {
     Node(Fact),
     /// A device reported an error, which is the source.
     Device,
+    /// The operating system of this machine has not what the operation takes.
+    Unsupported,
 }
 
 impl Kind {
     /// Returns the exit code of the command line: 1 failed, 2 misused, 3 evidence problem.
     pub const fn exit_code(self) -> u8 {
         match self {
-            Self::Failed | Self::Node(_) | Self::Device => 1,
+            Self::Failed | Self::Node(_) | Self::Device | Self::Unsupported => 1,
             Self::Misuse => 2,
             Self::Evidence => 3,
         }
@@ -53,6 +55,7 @@ impl Kind {
             Self::Evidence => "evidence",
             Self::Node(fact) => fact.name(),
             Self::Device => "device",
+            Self::Unsupported => "unsupported",
         }
     }
 }

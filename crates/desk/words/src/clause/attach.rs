@@ -28,6 +28,9 @@ pub(super) fn clause(step: &Attach) -> Cow<'static, str> {
             format!("allow them first (blockdev --setrw {device}), or take another device with --device").into()
         }
         Attach::UseMount => "use `cheetah mount`".into(),
+        Attach::ExportOrGoThere => {
+            "use it on a machine with Linux, to which this one may hand it out with `cheetah export`".into()
+        }
         Attach::CutOff => "unmount it and close the programs, or cut them off with --force".into(),
     }
 }

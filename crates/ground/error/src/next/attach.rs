@@ -46,4 +46,6 @@ pub enum Attach {
     UseMount,
     /// The block device is in use.
     CutOff,
+    /// This operating system has neither mounts nor block devices of programs.
+    ExportOrGoThere,
 }
