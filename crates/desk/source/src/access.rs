@@ -161,6 +161,7 @@ mod tests {
         assert_eq!("memory".parse(), Ok(OverlayPlace::Memory(Size(256 << 20))));
         assert_eq!("memory:2GiB".parse(), Ok(OverlayPlace::Memory(Size(2 << 30))));
         assert_eq!("/tmp/changes".parse(), Ok(OverlayPlace::File("/tmp/changes".into())));
+        assert_eq!(r"C:\changes".parse(), Ok(OverlayPlace::File(r"C:\changes".into())));
         assert!("memory:lots".parse::<OverlayPlace>().is_err());
     }
 
@@ -176,6 +177,8 @@ mod tests {
         assert_eq!(parse("bytes:/caf%E9"), Ok((CachePlace::Directory(odd.into()), CacheOption::DIRECTORY_DEFAULT)));
         assert_eq!("bytes:/caf%E9".parse(), Ok(OverlayPlace::File(odd.into())));
         assert_eq!(parse("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
+        assert_eq!(parse(r"C:\cache"), Ok((directory(r"C:\cache"), CacheOption::DIRECTORY_DEFAULT)));
+        assert_eq!(parse(r"C:\cache:2GiB"), Ok((directory(r"C:\cache"), Size(2 << 30))));
         assert!(parse("memory:lots").is_err());
         assert!(parse("/a:64").is_err());
     }

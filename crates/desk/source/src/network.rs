@@ -23,6 +23,8 @@ use cheetah_error::{Error, Next, Result};
 
 /// The ends of names of compressed files.
 const COMPRESSED: [&str; 4] = [".gz", ".bz2", ".xz", ".zst"];
+/// The most remarks of an agent on its device that are taken.
+const REMARKS_MAX: usize = 8;
 
 /// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its
 /// source. An export with the name of a compressed file is the image in it.
@@ -59,7 +61,8 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
             reconnects: stats.reconnects,
         }
     };
-    let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
+    let notes = remarks(client.description());
+    let source = Source { notes, ..Source::new(Arc::new(ReadOnly::new(client)), identity, name) };
     let evidence = not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })?;
     match is_named_compressed(&export) {
         true => unpacked(evidence, &export, options).await,
@@ -77,13 +80,14 @@ fn is_named_compressed(export: &str) -> bool {
 /// The image in the compressed file that an export holds. It is decompressed here, so that it crosses the link as it is, and read ahead,
 /// since it is read in small pieces from start to end.
 async fn unpacked(evidence: Evidence, export: &str, options: &SourceOptions) -> Result<Evidence> {
-    let Evidence { source: Source { device, identity: packed, .. }, wire, inbound, .. } = evidence;
+    let Evidence { source: Source { device, identity: packed, notes, .. }, wire, inbound, .. } = evidence;
     let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
     let (timeout, connections) = (session.timeout, link.connections);
     let image = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
     let ahead = Prefetch::new(device, PrefetchConfig::default());
     let mut source = cheetah_image::open_behind(ahead, &packed.location, export, None, &image).await?;
     (source.identity.server, source.identity.write_protected) = (packed.server, packed.write_protected);
+    source.notes = notes;
     // An agent's digests are those of the file's bytes.
     Ok(Evidence { source, wire, inbound, digests: None })
 }
@@ -134,6 +138,20 @@ fn identify(location: &str, size: u64, description: Option<&str>) -> Identity {
         }
         None => Identity::new(Kind::Nbd, location, size),
     }
+}
+
+/// What an agent remarks on its device, a sentence each: that it changes while it is read. It may be hostile: few are taken, and
+/// short ones.
+fn remarks(description: Option<&str>) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Remarked {
+        #[serde(default)]
+        remarks: Vec<String>,
+    }
+    let described = description.and_then(|text| text.strip_prefix(X_CHEETAH));
+    let remarked = described.and_then(|json| serde_json::from_str::<Remarked>(json).ok());
+    let remarks = remarked.into_iter().flat_map(|remarked| remarked.remarks).take(REMARKS_MAX);
+    remarks.map(|remark| clean(&remark)).filter(|remark| !remark.is_empty()).collect()
 }
 
 /// Opens the iSCSI logical unit that `spec` names.
@@ -194,5 +212,16 @@ mod tests {
         for other in [None, Some("a disk"), Some("x-cheetah:{}"), Some("x-cheetah:")] {
             assert_eq!(identify("nbd://h", 1024, other), plain);
         }
+    }
+
+    #[test]
+    fn remarks_of_an_agent_are_few_and_safe_to_print() {
+        let line = |remarks: &serde_json::Value| format!("{X_CHEETAH}{}", serde_json::json!({ "remarks": remarks }));
+        let said = |json: serde_json::Value| remarks(Some(&line(&json)));
+        assert_eq!(said(serde_json::json!(["it changes\u{1b}[2J", ""])), ["it changes[2J"]);
+        assert_eq!(said(vec!["x".repeat(1000); 100].into()), vec!["x".repeat(256); REMARKS_MAX]);
+        assert_eq!(said(serde_json::json!("no list")), Vec::<String>::new());
+        assert_eq!(remarks(None), Vec::<String>::new());
+        assert_eq!(remarks(Some("a disk")), Vec::<String>::new());
     }
 }

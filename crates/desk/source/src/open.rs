@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cheetah_drive::fill::OpenSource;
 use cheetah_drive::{Drive, DriveFile, Session};
+use cheetah_image::spec::is_uri;
 use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_nbd::uri::NbdUri;
 
@@ -36,7 +37,7 @@ async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
         }
         Some(("iscsi", _)) => return open_iscsi(spec, options).await,
         Some(("http" | "https" | "s3", _)) => return open_web(spec, options).await,
-        Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
+        Some((scheme, _)) if is_uri(spec) && !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
                 "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi://, https:// \
                  or s3:// URI"
@@ -86,5 +87,15 @@ mod tests {
         let error = open("ftp://host/disk.raw", &options).await.err().expect("no source");
         assert!(error.is_misuse(), "{error}");
         assert!(error.to_string().contains("nbd://"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_drive_letter_is_no_scheme() {
+        let session = Session::new(Default::default(), Arc::default(), Duration::from_secs(60));
+        let options = SourceOptions::new(LinkUse::default(), session);
+        for path in ["C://case/x.raw", r"C:\case\x.raw", r"\\server\share\x.raw"] {
+            let error = open(path, &options).await.err().expect("no source");
+            assert!(!error.is_misuse(), "{path}: {error}");
+        }
     }
 }

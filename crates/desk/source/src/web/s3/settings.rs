@@ -92,7 +92,11 @@ impl Profile {
         let named = variable("AWS_PROFILE");
         let name = named.clone().unwrap_or_else(|| "default".to_owned());
         let file = |own: &str, usual: &str| {
-            let usual = || variable("HOME").map(|home| Path::new(&home).join(".aws").join(usual));
+            let usual = || {
+                variable("HOME")
+                    .or_else(|| variable("USERPROFILE"))
+                    .map(|home| Path::new(&home).join(".aws").join(usual))
+            };
             variable(own).map(PathBuf::from).or_else(usual)
         };
         let mut sections = Vec::new();
