@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,9 +12,12 @@ use cheetah_device::os_error;
 use cheetah_error::{Error, Kind, Result};
 use cheetah_image::hash::hex;
 use cheetah_image::regular;
+use cheetah_kit::file::sync_folder;
 use ed25519_dalek::Signer as _;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
+
+use crate::os::{self, Owner};
 
 /// The bytes before the 32 bytes of a private key in PKCS #8 (RFC 8410, section 7).
 const PRIVATE_BEGINS: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
@@ -28,27 +30,23 @@ const PUBLIC_LABEL: &str = "PUBLIC KEY";
 /// The maximum length of a key file; a key takes about a hundred bytes.
 const FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// The permission bits of users other than the owner.
-const OTHERS: u32 = 0o077;
-
 /// An examiner's private key.
 #[derive(Clone)]
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
 impl SigningKey {
-    /// Returns the path of the key: `$CHEETAH_KEY`, or `cheetah/custody.key` in `$XDG_CONFIG_HOME` (or `~/.config`).
+    /// Returns the path of the key: `$CHEETAH_KEY`, or `cheetah/custody.key` in `$XDG_CONFIG_HOME` (or `~/.config`; on Windows
+    /// `%LOCALAPPDATA%`).
     ///
     /// # Errors
     ///
     /// If none of these variables is set.
     pub fn path() -> Result<PathBuf> {
-        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(path) = var("CHEETAH_KEY") {
-            return Ok(path);
+        if let Some(path) = std::env::var_os("CHEETAH_KEY").filter(|path| !path.is_empty()) {
+            return Ok(path.into());
         }
-        let config = var("XDG_CONFIG_HOME").or_else(|| var("HOME").map(|home| home.join(".config")));
-        config
-            .map(|config| config.join("cheetah/custody.key"))
+        os::settings()
+            .map(|settings| settings.join("cheetah").join("custody.key"))
             .ok_or_else(|| Error::misuse("no home directory for the custody key; name a file for it with CHEETAH_KEY"))
     }
 
@@ -97,19 +95,20 @@ impl SigningKey {
             opened => opened.map_err(|error| Error::io(doing(), &error))?,
         };
         let metadata = file.metadata().map_err(|error| Error::io(doing(), &error))?;
-        // Links are followed, since a key may be kept elsewhere, but the file must belong to this user.
-        let user = rustix::process::geteuid();
-        if !metadata.is_file() || !(user.is_root() || metadata.uid() == user.as_raw()) {
+        if !metadata.is_file() {
             return Err(foreign());
         }
-        let mode = metadata.mode();
-        if mode & OTHERS != 0 {
-            return Err(Error::failed(format!(
-                "the custody key {0} may be read by others (mode {1:03o}), so it proves nothing; if it was never copied, \
-                 run: chmod 600 {0}",
-                path.display(),
-                mode & 0o777
-            )));
+        // Links are followed, since a key may be kept elsewhere, but the file must belong to this user.
+        match Owner::of(&file).map_err(|error| Error::io(doing(), &error))? {
+            Owner::Own => {}
+            Owner::Other => return Err(foreign()),
+            Owner::Shared(mode) => {
+                return Err(Error::failed(format!(
+                    "the custody key {0} may be read by others (mode {mode:03o}), so it proves nothing; if it was never \
+                     copied, run: chmod 600 {0}",
+                    path.display()
+                )));
+            }
         }
         let mut text = String::new();
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io(doing(), &error))?;
@@ -121,13 +120,13 @@ impl SigningKey {
     /// Creates a key in a new file, which gets its name only when it is complete.
     fn make(path: &Path) -> std::io::Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        os::make_own_folder(folder)?;
         let key = Self::generate()?;
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(key.to_pem().as_bytes())?;
         file.as_file().sync_all()?;
         file.persist_noclobber(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()?;
+        sync_folder(folder)?;
         Ok(key)
     }
 
@@ -279,7 +278,7 @@ fn pem_decode(text: &str, label: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     #[test]
     fn a_key_is_made_once_and_for_its_owner_alone() {

@@ -9,10 +9,8 @@
 //! about a verification.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::head::Head;
 use crate::key::PublicKey;
+use crate::os;
 use crate::report::LogReport;
 
 /// The maximum length of an entry, which takes about a KiB, and a path.
@@ -34,9 +33,7 @@ const SHOWN: &str = "your ledger";
 
 /// The usual directory of the ledger; `None` if the user has no home.
 pub fn usual_directory() -> Option<PathBuf> {
-    let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = var("XDG_STATE_HOME").or_else(|| var("HOME").map(|home| home.join(".local/state")));
-    state.filter(|path| path.is_absolute()).map(|state| state.join("cheetah/ledger"))
+    os::state().filter(|path| path.is_absolute()).map(|state| state.join("cheetah").join("ledger"))
 }
 
 /// A ledger.
@@ -141,7 +138,7 @@ impl Ledger {
 }
 
 fn write(directory: &Path, path: &Path, head: Head, is_evidence: bool) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    os::make_own_folder(directory)?;
     let to = directory.join(file_name(&head.log, path));
     let known = read(&to);
     let evidence = match &known {
@@ -163,7 +160,7 @@ fn file_name(log: &str, path: &Path) -> String {
 
 /// Returns the digits that stand for a path.
 fn place(path: &Path) -> String {
-    hex(&Sha256::digest(absolute(path).as_os_str().as_bytes()))[..32].to_owned()
+    hex(&Sha256::digest(absolute(path).as_os_str().as_encoded_bytes()))[..32].to_owned()
 }
 
 /// Returns the path from the root, with links in its folder resolved.

@@ -33,6 +33,7 @@ pub mod ledger;
 mod lines;
 mod log;
 mod log_file;
+mod os;
 pub mod placed;
 mod read;
 mod record;

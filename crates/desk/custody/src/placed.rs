@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use cheetah_image::hash::hex;
+use cheetah_kit::machine::host_name;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
@@ -51,8 +51,7 @@ impl WrittenHeads {
 
 /// Returns the digits that stand for a path on this machine.
 fn place(path: &Path) -> String {
-    let machine = rustix::system::uname();
-    let name = [machine.nodename().to_bytes(), b"\0", absolute(path).as_os_str().as_bytes()].concat();
+    let name = [host_name().as_bytes(), b"\0", absolute(path).as_os_str().as_encoded_bytes()].concat();
     hex(&Sha256::digest(name))[..32].to_owned()
 }
 

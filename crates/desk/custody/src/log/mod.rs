@@ -9,6 +9,7 @@ use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::Locked;
 use cheetah_image::publish::sync_directory_of;
+use cheetah_kit::machine::{host_name, user_name};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -19,6 +20,7 @@ use crate::event::CustodyEvent;
 use crate::head::Head;
 use crate::key::{KeyId, SigningKey};
 use crate::log_file::LOG;
+use crate::os;
 use crate::record::Draft;
 use crate::{LINE_BYTES_MAX, LINES_MAX};
 
@@ -282,13 +284,12 @@ fn now() -> String {
 impl LogWriter {
     /// Returns this machine and the user of this process; under sudo, also the user who called sudo.
     fn current() -> Self {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let user = cheetah_drive::user_name();
-        let user = match std::env::var("SUDO_USER") {
-            Ok(behind) if rustix::process::getuid().is_root() && !behind.is_empty() => format!("{user} for {behind}"),
-            _ => user,
+        let user = user_name();
+        let user = match os::behind_sudo() {
+            Some(behind) => format!("{user} for {behind}"),
+            None => user,
         };
-        Self { host, user }
+        Self { host: host_name(), user }
     }
 }
 
