@@ -1,55 +1,36 @@
 //! A directory that its owner alone can read, and files in it.
 //!
-//! Everything is opened relative to the open directory, and links are never followed, so nobody can redirect a read or
+//! Links are never followed, and on Linux everything is opened relative to the open directory, so nobody can redirect a read or
 //! a write by replacing a name. A directory or file that others own, or may read or write, is refused. A file is
 //! replaced as a whole and is on stable storage before the call returns.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cheetah_error::{Error, Result};
-use cheetah_kit::{random, rename_new_at};
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use cheetah_kit::file::sync_folder;
+use cheetah_kit::random;
 use zeroize::Zeroizing;
 
-/// The permission bits of users other than the owner.
-const OTHERS: u32 = 0o077;
-const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+pub use crate::os::NotOwn;
+use crate::os::{self, Folder, Unusable};
+
 /// How long a change waits for another process's.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Why something is not taken for the user's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotOwn {
-    /// A link, which could lead to any file.
-    #[error("it is a symbolic link")]
-    Link,
-    /// A pipe, a socket or a device, or a file in the place of a directory.
-    #[error("it is of another type")]
-    OtherType,
-    /// It belongs to another user.
-    #[error("it belongs to user {0}")]
-    OtherUser(u32),
-    /// Other users may read or write it.
-    #[error("it has the mode {0:03o}")]
-    Shared(u32),
-}
-
 /// An open directory of the user's own.
 #[derive(Debug)]
 pub struct OwnDirectory {
-    fd: OwnedFd,
+    folder: Folder,
     path: PathBuf,
 }
 
 /// A lock, held until it is dropped or the process ends.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "closing it releases the lock")] OwnedFd);
+pub struct Lock(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
 impl OwnDirectory {
     /// Opens a directory; `None` if there is none.
@@ -58,21 +39,15 @@ impl OwnDirectory {
     ///
     /// If it is something else, such as a link, or not the user's alone.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-        let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(Error::failed(format!(
-                    "{} is not a directory, or a symbolic link to one; move it away",
-                    path.display()
-                )));
-            }
-            Err(errno) => return Err(failed("opening", path, errno)),
-        };
-        let directory = Self { fd, path: path.to_owned() };
-        check(directory.fd.as_fd(), path, FileType::Directory)?;
-        Ok(Some(directory))
+        match Folder::open(path) {
+            Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
+            Err(Unusable::Absent) => Ok(None),
+            Err(Unusable::NotOwn(NotOwn::Link | NotOwn::OtherType)) => Err(Error::failed(format!(
+                "{} is not a directory, or a symbolic link to one; move it away",
+                path.display()
+            ))),
+            Err(why) => Err(failed("opening", path, why)),
+        }
     }
 
     /// Opens a directory, and creates it, and those above it, if there is none. New ones are the owner's alone.
@@ -84,12 +59,8 @@ impl OwnDirectory {
         if let Some(directory) = Self::open(path)? {
             return Ok(directory);
         }
-        let made = {
-            use std::os::unix::fs::DirBuilderExt as _;
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-        };
-        made.map_err(|error| Error::io(format_args!("creating {}", path.display()), &error))?;
-        Self::open(path)?.ok_or_else(|| failed("opening", path, Errno::NOENT))
+        Folder::make(path).map_err(|error| Error::io(format_args!("creating {}", path.display()), &error))?;
+        Self::open(path)?.ok_or_else(|| failed("opening", path, Unusable::Absent))
     }
 
     /// Its path.
@@ -109,31 +80,19 @@ impl OwnDirectory {
     /// If it is longer, a link or no regular file, or not the user's alone, or cannot be read.
     pub fn read(&self, name: &str, len_max: usize) -> Result<Option<Zeroizing<Vec<u8>>>> {
         let path = self.at(name);
-        let Some(fd) = self.open_file(name, OFlags::RDONLY)? else { return Ok(None) };
+        let file = match self.folder.read(name) {
+            Ok(file) => file,
+            Err(Unusable::Absent) => return Ok(None),
+            Err(why) => return Err(failed("opening", &path, why)),
+        };
         // Room for all of it at once: a buffer that grows leaves copies of a key behind.
         let mut bytes = Zeroizing::new(Vec::with_capacity(len_max.min(64 << 10) + 1));
-        let read = File::from(fd).take(len_max as u64 + 1).read_to_end(&mut bytes);
+        let read = file.take(len_max as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| Error::io(format_args!("reading {}", path.display()), &error))?;
         if bytes.len() > len_max {
             return Err(Error::failed(format!("{} is longer than {len_max} bytes", path.display())));
         }
         Ok(Some(bytes))
-    }
-
-    fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
-        let path = self.at(name);
-        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = match rustix::fs::openat(&self.fd, name, flags, FILE_MODE) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => {
-                let sentence = format!("{} is a symbolic link, and is not followed", path.display());
-                return Err(Error::failed(sentence).because(NotOwn::Link));
-            }
-            Err(errno) => return Err(failed("opening", &path, errno)),
-        };
-        check(fd.as_fd(), &path, FileType::RegularFile)?;
-        Ok(Some(fd))
     }
 
     /// Writes a file, which replaces one of that name.
@@ -155,30 +114,23 @@ impl OwnDirectory {
     }
 
     fn put(&self, name: &str, content: &[u8], replace: bool) -> Result<bool> {
-        let doing = |errno| failed("writing", &self.at(name), errno);
+        let doing = |error| Error::io(format_args!("writing {}", self.at(name).display()), &error);
         let temporary = format!(".{name}.{}.{:016x}", std::process::id(), random::bits_64()?);
-        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, &*temporary, create, FILE_MODE).map_err(doing)?;
-        let write = || {
-            let mut file = File::from(fd);
-            file.write_all(content)?;
-            file.sync_all()
-        };
-        let written = write().map_err(|error| Error::io(format_args!("writing {}", self.at(name).display()), &error));
-        let rename = || match replace {
-            true => Ok(rustix::fs::renameat(&self.fd, &*temporary, &self.fd, name)?),
-            false => rename_new_at(&self.fd, temporary.as_ref(), name.as_ref()),
-        };
+        let mut file = self.folder.create(&temporary).map_err(doing)?;
+        let written = file.write_all(content).and_then(|()| file.sync_all()).map_err(doing);
+        // Some systems do not rename an open file.
+        drop(file);
+        let rename = || self.folder.rename(&temporary, name, replace);
         let renamed = written.and_then(|()| match rename() {
             Ok(()) => Ok(true),
             Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(Error::io(format_args!("writing {}", self.at(name).display()), &error)),
+            Err(error) => Err(doing(error)),
         });
         if !matches!(renamed, Ok(true)) {
             // A temporary file that cannot be removed is never read.
-            let _ = rustix::fs::unlinkat(&self.fd, &*temporary, AtFlags::empty());
+            let _ = self.folder.remove(&temporary);
         }
-        rustix::fs::fsync(&self.fd).map_err(doing)?;
+        self.folder.sync().map_err(doing)?;
         renamed
     }
 
@@ -188,9 +140,11 @@ impl OwnDirectory {
     ///
     /// If it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<()> {
-        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(failed("removing", &self.at(name), errno)),
+        match self.folder.remove(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Error::io(format_args!("removing {}", self.at(name).display()), &error))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -222,7 +176,7 @@ impl OwnDirectory {
     ///
     /// If it cannot be created or locked.
     pub fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
-        self.lock_as(name, FlockOperation::NonBlockingLockExclusive)
+        self.lock_as(name, true)
     }
 
     /// Whether another process has the lock of this name. Any number of processes may ask at the same time.
@@ -231,17 +185,12 @@ impl OwnDirectory {
     ///
     /// As [`Self::try_lock`].
     pub fn is_locked(&self, name: &str) -> Result<bool> {
-        Ok(self.lock_as(name, FlockOperation::NonBlockingLockShared)?.is_none())
+        Ok(self.lock_as(name, false)?.is_none())
     }
 
-    fn lock_as(&self, name: &str, operation: FlockOperation) -> Result<Option<Lock>> {
-        let fd = self.open_file(name, OFlags::RDWR | OFlags::CREATE)?;
-        let fd = fd.ok_or_else(|| failed("locking", &self.at(name), Errno::NOENT))?;
-        match rustix::fs::flock(&fd, operation) {
-            Ok(()) => Ok(Some(Lock(fd))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(failed("locking", &self.at(name), errno)),
-        }
+    fn lock_as(&self, name: &str, alone: bool) -> Result<Option<Lock>> {
+        let held = self.folder.lock(name, alone);
+        held.map(|file| file.map(Lock)).map_err(|why| failed("locking", &self.at(name), why))
     }
 }
 
@@ -257,42 +206,33 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
         Err(error) => return Err(Error::io(format_args!("naming {}", to.display()), &error)),
     }
     let parent = to.parent().unwrap_or(Path::new("/"));
-    let synced = File::open(parent).and_then(|parent| parent.sync_all());
-    synced.map_err(|error| Error::io(format_args!("writing {}", parent.display()), &error))?;
+    sync_folder(parent).map_err(|error| Error::io(format_args!("writing {}", parent.display()), &error))?;
     Ok(true)
 }
 
-/// Fails unless a directory or file is of this type and the user's alone.
-fn check(fd: impl AsFd, path: &Path, wanted: FileType) -> Result<()> {
+fn failed(doing: &str, path: &Path, why: Unusable) -> Error {
     let shown = path.display();
-    let stat = rustix::fs::fstat(fd).map_err(|errno| failed("reading", path, errno))?;
-    if FileType::from_raw_mode(stat.st_mode) != wanted {
-        let sentence = format!("{shown} is not a regular file; move it away");
-        return Err(Error::failed(sentence).because(NotOwn::OtherType));
-    }
-    let user = rustix::process::geteuid();
-    // Root may use the directory of the user who called sudo.
-    if stat.st_uid != user.as_raw() && !user.is_root() {
-        return Err(Error::failed(format!(
-            "{shown} belongs to user {}, not to the user of this process ({}), so it proves nothing; use a directory of \
+    let not_own = match why {
+        Unusable::Absent => {
+            let error = std::io::Error::from(ErrorKind::NotFound);
+            return Error::io(format_args!("{doing} {shown}"), &error);
+        }
+        Unusable::Io(error) => return Error::io(format_args!("{doing} {shown}"), &error),
+        Unusable::NotOwn(not_own) => not_own,
+    };
+    let sentence = match not_own {
+        NotOwn::Link => format!("{shown} is a symbolic link, and is not followed"),
+        NotOwn::OtherType => format!("{shown} is not a regular file; move it away"),
+        NotOwn::OtherUser(user) => format!(
+            "{shown} belongs to user {user}, not to the user of this process ({}), so it proves nothing; use a directory of \
              your own (XDG_CONFIG_HOME)",
-            stat.st_uid,
-            user.as_raw()
-        ))
-        .because(NotOwn::OtherUser(stat.st_uid)));
-    }
-    let mode = stat.st_mode & 0o777;
-    if mode & OTHERS != 0 {
-        return Err(Error::failed(format!(
-            "others may read or write {shown} (mode {mode:03o}); if nobody did, run: chmod go= {shown}"
-        ))
-        .because(NotOwn::Shared(mode)));
-    }
-    Ok(())
-}
-
-fn failed(doing: &str, path: &Path, errno: Errno) -> Error {
-    Error::io(format_args!("{doing} {}", path.display()), &errno.into())
+            os::user_number().unwrap_or_default()
+        ),
+        NotOwn::Shared(mode) => {
+            format!("others may read or write {shown} (mode {mode:03o}); if nobody did, run: chmod go= {shown}")
+        }
+    };
+    Error::failed(sentence).because(not_own)
 }
 
 /// The names in a directory that `wanted` accepts, sorted; none if there is no directory.
@@ -364,13 +304,6 @@ mod tests {
         assert_eq!(std::fs::read(&outside).unwrap(), b"secret", "the link was replaced");
         symlink(own.path(), dir.path().join("link")).unwrap();
         assert!(OwnDirectory::open(&dir.path().join("link")).is_err());
-    }
-
-    #[test]
-    fn a_pipe_is_refused_at_once() {
-        let (_dir, own) = own();
-        rustix::fs::mknodat(CWD, own.at("key"), FileType::Fifo, FILE_MODE, 0).unwrap();
-        assert_eq!(own.read("key", 9).unwrap_err().cause(), Some(&NotOwn::OtherType));
     }
 
     #[test]

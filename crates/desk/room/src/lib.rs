@@ -48,6 +48,7 @@ pub mod heads;
 pub mod invitation;
 pub mod key;
 pub mod machine;
+mod os;
 pub mod pending;
 pub mod register;
 pub mod resolve;

@@ -4,23 +4,25 @@ use std::path::PathBuf;
 
 use cheetah_error::{Error, Result};
 
+pub use cheetah_kit::machine::host_name;
+
 use crate::invitation::Host;
+use crate::os;
 
 /// The usual port of the enrolment server: the one after that for nodes that join a drive.
 pub const PORT: u16 = 10812;
 /// The most characters of a room's name.
 pub const ROOM_NAME_LEN_MAX: usize = 32;
 
-/// The user's configuration directory of Cheetah: `$XDG_CONFIG_HOME/cheetah`, or `~/.config/cheetah`.
+/// The user's configuration directory of Cheetah: `$XDG_CONFIG_HOME/cheetah`, or `~/.config/cheetah`, or on Windows
+/// `%LOCALAPPDATA%\cheetah`.
 ///
 /// # Errors
 ///
 /// If neither variable is set.
 pub fn configuration() -> Result<PathBuf> {
-    let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config = var("XDG_CONFIG_HOME").or_else(|| var("HOME").map(|home| home.join(".config")));
-    let config = config.filter(|path| path.is_absolute()).map(|config| config.join("cheetah"));
-    config.ok_or_else(|| Error::misuse("no home directory for rooms; name one with XDG_CONFIG_HOME"))
+    let settings = os::settings().filter(|path| path.is_absolute()).map(|settings| settings.join("cheetah"));
+    settings.ok_or_else(|| Error::misuse("no home directory for rooms; name one with XDG_CONFIG_HOME"))
 }
 
 /// Returns the directory of this machine's rooms.
@@ -56,11 +58,6 @@ pub fn check_room_name(name: &str) -> Result<()> {
         "'{}' cannot be the name of a room; use up to {ROOM_NAME_LEN_MAX} letters, digits, - and _, with a letter first",
         name.chars().take(64).collect::<String>()
     )))
-}
-
-/// This machine's name.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The addresses by which others may reach this machine: not those of loopback, nor link-local ones of IPv6, which need

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result, list, next};
+use cheetah_kit::file::of_its_owner_alone;
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
@@ -116,7 +116,7 @@ pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
 /// Returns the address of the enrolment server to ask, if `--room` names one: `host:port`, or an address.
 pub fn address_to_ask(text: &str) -> Option<(Host, u16)> {
     let text = text.trim();
-    if text.contains('/') || Invitation::is_meant(text) || Path::new(text).is_file() {
+    if text.contains(['/', '\\']) || Invitation::is_meant(text) || Path::new(text).is_file() {
         return None;
     }
     let address = text.parse::<std::net::IpAddr>().ok().map(|address| (Host::Ip(address), PORT));
@@ -142,7 +142,7 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     if Invitation::is_meant(text) {
         return joined(text, wanted).await;
     }
-    if text.contains('/') || Path::new(text).is_file() {
+    if text.contains(['/', '\\']) || Path::new(text).is_file() {
         return from_file(Path::new(text), wanted).await;
     }
     let is_meant = |name: &str, id: Option<RoomId>| name == text || id.is_some_and(|id| text == with_id(name, id));
@@ -412,7 +412,7 @@ impl SecretFile {
     ///
     /// If there is a file of that name, or it cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let file = of_its_owner_alone(File::options().write(true).create_new(true)).open(path);
         let file = file.map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Error::misuse(format!("{} exists, and is not overwritten; choose another name", path.display()))
