@@ -1,6 +1,6 @@
 //! Bringing evidence in: the agent on the suspect's machine, and acquisition into images and drives.
 
-// One module of the agent makes an ioctl and says so.
+// One module makes an ioctl and says so.
 #![deny(unsafe_code)]
 
 pub mod acquire;
@@ -9,6 +9,7 @@ mod engine;
 mod journal;
 pub mod load;
 pub mod order;
+mod os;
 pub mod reader;
 mod report;
 mod sink;

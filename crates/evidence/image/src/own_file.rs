@@ -16,8 +16,6 @@ use cheetah_kit::file::{FileExt as _, NotItself, of_its_owner_alone, open_itself
 
 use crate::publish::persist;
 
-#[cfg(unix)]
-pub use crate::os::not_following_links;
 pub use cheetah_kit::file::FileId;
 
 /// The number of bytes at the start of a file that [`OwnFile::begins`] may look at.

@@ -1,6 +1,5 @@
 //! Beginning an acquisition, or resuming it where the journal says.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
 use cheetah_image::space;
 use cheetah_kit::clock::now_s;
+use cheetah_kit::file::Status;
 use cheetah_kit::random;
 use cheetah_source::{Evidence, UploadRecord};
 
@@ -24,6 +24,7 @@ use super::side_files;
 use crate::engine::{EtaMeter, Replay, SourceFiles, read_back, recognise_first};
 use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes};
 use crate::order::{AcquireEvent, Destination, Form, Request};
+use crate::os;
 use crate::reader::sector_size;
 use crate::sink::{self, Resumed, Setup, Sink};
 
@@ -96,7 +97,7 @@ pub fn is_same_file(source: &str, destination: &Destination) -> bool {
     if let Some(uri) = &destination.object {
         return source == uri;
     }
-    let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let id = |path: &Path| Status::at(path).ok().map(|status| status.id);
     let Some((source, _)) = cheetah_image::spec::path_of(source) else { return false };
     // Copies of a drive's file are the same drive.
     let drive = |path: &Path| DriveFile::load(path).ok().map(|file| file.id);
@@ -169,11 +170,12 @@ fn check_space(destinations: &[Destination], setup: &Setup) -> Result<()> {
 
 /// The bytes of content that the source may have: those on the disk, for a sparse file.
 fn content_bytes(setup: &Setup) -> u64 {
-    let path = cheetah_image::spec::path_of(&setup.source).map(|(path, _)| path);
-    let metadata = path.and_then(|path| path.metadata().ok()).filter(|metadata| metadata.is_file());
-    match metadata {
-        // Of a raw image: the file of another has less than its content. st_blocks counts blocks of 512 bytes (stat(2)).
-        Some(metadata) if metadata.len() == setup.size => setup.size.min(metadata.blocks().saturating_mul(512)),
+    let Some((path, _)) = cheetah_image::spec::path_of(&setup.source) else { return setup.size };
+    match path.metadata() {
+        // Of a raw image: the file of another has less than its content.
+        Ok(metadata) if metadata.is_file() && metadata.len() == setup.size => {
+            os::stored_bytes(&path).map_or(setup.size, |stored| setup.size.min(stored))
+        }
         _ => setup.size,
     }
 }

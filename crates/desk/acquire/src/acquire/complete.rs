@@ -20,6 +20,7 @@ use super::side_files::MAP;
 use crate::engine::{EtaMeter, Replay, read_back};
 use crate::journal::AcquisitionState;
 use crate::order::{AcquireEvent, Destination, Form, Progress, Request};
+use crate::os;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
 
@@ -93,7 +94,6 @@ pub async fn put_beside(destination: &Destination, path: &Path, suffix: &str, ti
 }
 
 async fn stored(destination: &Destination, files: &[PathBuf], timeout: Duration) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt as _;
     if destination.object.is_some() {
         let mut bytes = 0;
         for file in files {
@@ -103,10 +103,7 @@ async fn stored(destination: &Destination, files: &[PathBuf], timeout: Duration)
     }
     Ok(match destination.form {
         Form::Drive => DriveFile::load(&destination.path).map_or(0, |file| file.size),
-        Form::Raw | Form::E01 => {
-            // st_blocks counts blocks of 512 bytes on every file system (stat(2)).
-            files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
-        }
+        Form::Raw | Form::E01 => files.iter().filter_map(|file| os::stored_bytes(file)).sum(),
     })
 }
 
@@ -175,7 +172,7 @@ async fn open_image(destination: &Destination, files: &[PathBuf], session: &Sess
     }
     let (path, files, form) = (destination.path.clone(), files.to_vec(), destination.form);
     let open = move || -> Result<DynDevice> {
-        files.iter().for_each(|file| forget_cached(file));
+        files.iter().for_each(|file| os::forget_cached(file));
         Ok(match form {
             Form::E01 => Arc::new(Ewf::open(&path)?),
             Form::Raw | Form::Drive => Arc::new(RawFile::open(&path)?),
@@ -213,13 +210,6 @@ async fn verify_image(
     };
     let problems = hashes.iter().filter_map(differs).collect();
     Ok(ReadBack { problems, digests: true, hashes: again })
-}
-
-/// Drops the file from the page cache, so that it is read from the medium.
-fn forget_cached(path: &Path) {
-    if let Ok(file) = std::fs::File::open(path) {
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    }
 }
 
 async fn verify_drive(

@@ -23,6 +23,7 @@ use crate::engine::{
 };
 use crate::journal::{AcquisitionState, Journal};
 use crate::order::{AcquireEvent, Destination, Form, Request};
+use crate::os;
 use crate::reader::Salvage;
 use crate::report::{Report, SinkReport};
 use crate::sink::Sink;
@@ -73,10 +74,12 @@ pub async fn acquire(
     let volumes = Volumes { unlocked, content: request.content.clone() };
     volumes.record(&mut recorder)?;
     let patience = request.session.timeout;
-    let (look, doubts) = match cheetah_source::may_look_meanwhile(&evidence) {
+    let mut doubts = of_the_device(&evidence.source.identity.location).await;
+    let (look, found) = match cheetah_source::may_look_meanwhile(&evidence) {
         true => (Look::pending(patience), Vec::new()),
         false => (Look::done(), cheetah_source::doubts(&evidence.source, patience).await),
     };
+    doubts.extend(found);
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
@@ -319,6 +322,12 @@ impl Finished {
             sinks,
         }
     }
+}
+
+/// What must be known of a disk of this machine, a sentence each. An agent says it of its own.
+async fn of_the_device(location: &str) -> Vec<String> {
+    let Some((path, _)) = cheetah_image::spec::path_of(location) else { return Vec::new() };
+    tokio::task::spawn_blocking(move || os::remarks(&path)).await.unwrap_or_default()
 }
 
 /// The id of the drive that a destination is, if it is one.

@@ -70,16 +70,18 @@ struct Described<'a> {
     host: &'a str,
     name: &'a str,
     run: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    remarks: &'a [String],
 }
 
-/// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By
-/// that id a client recognises that an agent was restarted, and may serve another disk, and distinguishes further
+/// Returns the identity as one line, with the export's name, remarks on the device, the machine's name and a random id of this
+/// process. By that id a client recognises that an agent was restarted, and may serve another disk, and distinguishes further
 /// connections of the same agent from those of others.
-pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_error::Error> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+pub(super) fn describe(identity: &Identity, name: &str, remarks: &[String]) -> Result<String, cheetah_error::Error> {
+    let host = cheetah_kit::machine::host_name();
     let run = cheetah_kit::random::id()?;
     let line = |identity: &Identity| {
-        let described = Described { identity, host: &host, name, run: &run };
+        let described = Described { identity, host: &host, name, run: &run, remarks };
         let value = serde_json::to_string(&described);
         value.map(|value| format!("{X_CHEETAH}{value}")).map_err(|error| {
             cheetah_error::Error::failed(format!("the description of the disk cannot be written: {error}"))
@@ -107,7 +109,7 @@ mod tests {
         let mut identity = Identity::new(Kind::Block, "/dev/sda", 1 << 40);
         identity.serial = Some("S1\n\"2".into());
         let read = |text: &str| -> Identity { serde_json::from_str(text.strip_prefix(X_CHEETAH).unwrap()).unwrap() };
-        let described = |identity: &Identity| describe(identity, "sda").unwrap();
+        let described = |identity: &Identity| describe(identity, "sda", &["it changes".into()]).unwrap();
         assert_eq!(read(&described(&identity)), identity);
         assert!(!described(&identity).contains('\n'));
         assert!(described(&identity) != described(&identity), "the descriptions of two processes differ");

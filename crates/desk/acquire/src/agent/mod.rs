@@ -6,13 +6,10 @@
 //!
 //! Nothing here can write to the device: it is opened for reading only, served through a [`ReadOnly`] layer, and the
 //! server refuses requests to write before they get that far. If nothing uses the disk, the kernel is made to refuse
-//! writes as well ([`protect`]).
+//! writes as well, where it can be ([`Protection`]).
 
 mod config;
-mod disks;
 mod export;
-mod protect;
-mod setro;
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -30,10 +27,10 @@ use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig, SingleExport};
 use cheetah_tls::{CredentialSet, ServerTls};
 
+use crate::os;
+pub use crate::os::{FoundDisk, Protection, disks};
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
-pub use disks::{FoundDisk, disks};
 use export::ReadLimiter;
-pub use protect::Protection;
 
 /// The most packing threads, each of up to 8 MiB. Four saturate 10 Gbit/s with LZ4, and 1 Gbit/s with Zstandard.
 const THREADS_MAX: usize = 4;
@@ -43,6 +40,8 @@ const CONNECTIONS_MAX: usize = 16;
 /// An open device, ready to be served.
 pub struct Agent {
     source: Source,
+    /// What must be known of the device, a sentence each.
+    remarks: Vec<String>,
     protection: Protection,
     /// Held while the device is served.
     claimed: Option<File>,
@@ -63,25 +62,29 @@ impl Agent {
         check(&config)?;
         let tls = tls(&config)?;
         let device = path_to_text(&config.device);
-        if device.contains("://") {
+        if cheetah_image::spec::path_of(&device).is_none() {
             return Err(Error::misuse(format!("{device}: an agent serves disks of its own machine; give a path")));
         }
+        os::check_rights(&config.device)?;
         let listener = match config.listen {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
         // First, so that the identity includes it.
-        let (protection, claimed) = protect::protect(&config.device, config.protect);
+        let (protection, claimed) = os::protect(&config.device, config.protect);
         let mut source = cheetah_image::open(&device, &OpenOptions::default()).await?;
         if source.identity.write_protected == Some(true) && matches!(protection, Protection::Not(_)) {
             // The flag is set, but writers that have the disk open are not bound by it.
             source.identity.write_protected = Some(false);
         }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
-        let name = if config.name.is_empty() { source.name.clone() } else { config.name };
+        let looked_at = config.device.clone();
+        let remarks = tokio::task::spawn_blocking(move || os::remarks(&looked_at)).await.unwrap_or_default();
+        let own_name = || os::export_name(&config.device).unwrap_or_else(|| source.name.clone());
+        let name = if config.name.is_empty() { own_name() } else { config.name.clone() };
         let exported = SingleExport {
             name: name.clone(),
-            description: export::describe(&source.identity, &name)?,
+            description: export::describe(&source.identity, &name, &remarks)?,
             device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device.clone())))),
             packer: Some(packer),
         };
@@ -95,7 +98,7 @@ impl Agent {
             ..ServerConfig::default()
         };
         let server = Server::new(Arc::new(exported), limits);
-        Ok(Self { source, protection, claimed, name, server, listener, connect: config.connect })
+        Ok(Self { source, remarks, protection, claimed, name, server, listener, connect: config.connect })
     }
 
     /// Returns the identity of the device.
@@ -103,10 +106,11 @@ impl Agent {
         &self.source.identity
     }
 
-    /// Returns what is in doubt about the device's content, a sentence each; see [`cheetah_source::doubts()`]. Looks for up to
-    /// `patience`.
+    /// Returns what is in doubt about the device's content, a sentence each: that it changes while it is read, and
+    /// [`cheetah_source::doubts()`]. Looks for up to `patience`.
     pub async fn doubts(&self, patience: Duration) -> Vec<String> {
-        cheetah_source::doubts(&self.source, patience).await
+        let found = cheetah_source::doubts(&self.source, patience).await;
+        self.remarks.iter().cloned().chain(found).collect()
     }
 
     /// Returns how it is protected from writes.

@@ -1,11 +1,11 @@
 //! Checks that several destinations are different files, under any names.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
+use cheetah_kit::file::{FileId, Status};
 
 use super::{Destination, Form};
 
@@ -34,8 +34,8 @@ pub fn check(destinations: &[Destination]) -> Result<()> {
 struct DestinationIdentity {
     /// The folder, with symbolic links resolved where it exists, and the name in it.
     name: (PathBuf, Option<OsString>),
-    /// Device and inode of the existing file, with symbolic links followed.
-    file: Option<(u64, u64)>,
+    /// The existing file, with symbolic links followed.
+    file: Option<FileId>,
     /// Of a drive: its id, the same in every copy of the drive file.
     drive: Option<String>,
 }
@@ -48,7 +48,7 @@ impl DestinationIdentity {
         let drive = (destination.form == Form::Drive).then(|| DriveFile::load(path).ok()).flatten();
         Self {
             name: (folder, path.file_name().map(ToOwned::to_owned)),
-            file: path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino())),
+            file: Status::at(path).ok().map(|status| status.id),
             drive: drive.map(|drive| drive.id),
         }
     }

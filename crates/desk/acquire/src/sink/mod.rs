@@ -20,10 +20,8 @@ use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use cheetah_image::Hashes;
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::own_file::not_following_links;
+use cheetah_kit::file::{NotItself, open_itself, try_lock};
 use futures::future::BoxFuture;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 
 use crate::order::{Destination, Form};
 use crate::reader::Chunk;
@@ -142,23 +140,24 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
 /// Locks the file at `path`, which belongs to `destination`, until the returned file is dropped; `None` if there is
 /// none. A process that writes an image holds the lock of its first partial file.
 pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
-    let file = match not_following_links(OpenOptions::new().read(true).write(true)).open(path) {
+    let file = match open_itself(OpenOptions::new().read(true).write(true), path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         // No acquisition writes through a symbolic link; only the link itself may be removed.
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
+        Err(error) if NotItself::of(&error) == Some(NotItself::Link) => return Ok(None),
         Err(error) => return Err(Error::io(format_args!("locking {}", path.display()), &error)),
     };
     lock_open(&file, destination).map(|()| Some(file))
 }
 
 fn lock_open(file: &File, destination: &Destination) -> Result<()> {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => Error::failed(format!(
+    match try_lock(file) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::failed(format!(
             "{destination} is being acquired by another command; wait for that, or stop it first"
-        )),
-        errno => Error::io(format_args!("locking what there is of {destination}"), &errno.into()),
-    })
+        ))),
+        Err(error) => Err(Error::io(format_args!("locking what there is of {destination}"), &error)),
+    }
 }
 
 /// Removes the partial image of `destination`.

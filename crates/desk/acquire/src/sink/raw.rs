@@ -6,7 +6,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,16 +14,15 @@ use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::sparse_file::SparseFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::RawFile;
-use cheetah_image::own_file::{FileId, not_following_links};
 use cheetah_image::publish::{publish, sync_directory_of};
+use cheetah_kit::file::{FileExt as _, FileId, NotItself, Status, make_sparse, open_itself};
 use cheetah_kit::{random, rename_new};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, foreign, gone, half_made, lock_open};
 use crate::order::Destination;
+use crate::os::{self, NextData};
 use crate::reader::Chunk;
 
 /// The bytes before the id of a seal.
@@ -101,6 +99,8 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
     let file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(doing(&partial))?;
     let seal = Seal::new()?;
     let begun = lock_open(&file, destination).and_then(|()| {
+        // A file system without holes writes zeros, which takes time and space, and no more.
+        let _ = make_sparse(&file);
         let sized = file.set_len(setup.size).and_then(|()| seal.write(&file, setup.size));
         sized.and_then(|()| sync_directory_of(&partial)).map_err(doing(&partial))
     });
@@ -141,8 +141,8 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) ->
 
 /// Opens a file for reading and writing; refuses symbolic links, and files with other names.
 fn open_partial(path: &Path) -> Result<File> {
-    let file = match not_following_links(OpenOptions::new().read(true).write(true)).open(path) {
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+    let file = match open_itself(OpenOptions::new().read(true).write(true), path) {
+        Err(error) if NotItself::of(&error) == Some(NotItself::Link) => {
             return Err(foreign(path, "is a symbolic link"));
         }
         opened => opened.map_err(doing(path))?,
@@ -151,7 +151,7 @@ fn open_partial(path: &Path) -> Result<File> {
     if !metadata.is_file() {
         return Err(foreign(path, "is not a regular file"));
     }
-    if metadata.nlink() > 1 {
+    if Status::of(&file).map_err(doing(path))?.names > 1 {
         return Err(foreign(path, "has another name, too: it is a hard link"));
     }
     Ok(file)
@@ -179,10 +179,10 @@ fn has_only_zeros(file: &File, mut at: u64, end: u64) -> std::io::Result<bool> {
     let mut bytes = vec![0; LOOK_BYTES];
     while at < end {
         // Skips holes, where the file system knows them.
-        match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(data) => at = at.max(data),
-            Err(Errno::NXIO) => return Ok(true),
-            Err(_) => {}
+        match os::next_data(file, at) {
+            NextData::At(data) => at = at.max(data),
+            NextData::None => return Ok(true),
+            NextData::Unknown => {}
         }
         let read = file.read_at(&mut bytes, at)?;
         if bytes[..read].iter().any(|byte| *byte != 0) {

@@ -6,7 +6,7 @@ mod linux;
 mod windows;
 
 #[cfg(target_os = "linux")]
-pub use linux::*;
+pub(crate) use linux::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 

@@ -29,12 +29,6 @@ pub(crate) fn open_at_once(path: &Path) -> IoResult<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-/// Makes opening fail at a symbolic link, in the last component, and return at once at a named pipe.
-pub fn not_following_links(options: &mut OpenOptions) -> &mut OpenOptions {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    options.custom_flags(flags.bits().cast_signed())
-}
-
 /// What has this name, or a link of this name leads to.
 pub(crate) fn what_is_at(path: &Path) -> IoResult<What> {
     std::fs::metadata(path).map(|metadata| what(metadata.file_type()))

@@ -2,37 +2,23 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cheetah_image::disk::Disk;
 use cheetah_kit::disks::{SYS_BLOCK, names};
 
+use super::super::FoundDisk;
 use super::protect::{InUse, number};
 
 /// The unit of the size in sysfs, in bytes, whatever the disk's sectors are.
 const SIZE_UNIT_BYTES: u64 = 512;
-
-/// A disk of this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundDisk {
-    /// Its device, such as `/dev/sda`.
-    pub path: PathBuf,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// How it is attached: `usb`, `nvme`, `ata`, `mmc`, `virtio` or `scsi`, if the kernel says so.
-    pub bus: Option<&'static str>,
-    /// What the kernel knows of it.
-    pub properties: Disk,
-    /// What uses it, a clause each: `sda1 is mounted on /`.
-    pub users: Vec<String>,
-}
 
 /// Returns the disks of this machine that have a medium, by their names.
 ///
 /// # Errors
 ///
 /// If the kernel does not list them.
-pub fn disks() -> io::Result<Vec<FoundDisk>> {
+pub(crate) fn disks() -> io::Result<Vec<FoundDisk>> {
     found(Path::new(SYS_BLOCK), &InUse::now())
 }
 

@@ -12,25 +12,15 @@ use cheetah_device::os_error;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::super::Protection;
 use super::setro::set_read_only;
 
-/// How the device is protected from writes, beyond opening it read-only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Protection {
-    /// The kernel refused writes to it already.
-    Found,
-    /// The kernel refuses writes to it from now on, until the setting is changed or the machine restarted.
-    Set,
-    /// Nothing, and why.
-    Not(String),
-}
-
-/// Protects `device` if that is `wanted` and possible. As long as the returned file is open, no other process can claim
+/// Protects `device`, as [`protect`](crate::os::protect) says. As long as the returned file is open, no other process can claim
 /// the device, for example by mounting it.
 ///
 /// Only then does the read-only flag protect: a process that had the device open for writing before may continue to
 /// write to it (Linux only logs a warning).
-pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
+pub(crate) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
     let not = |why: String| (Protection::Not(why), None);
     let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at".to_owned()) };
     if !metadata.file_type().is_block_device() {

@@ -1,0 +1,72 @@
+//! What must be known of a disk or a volume for its image to be understood.
+
+use std::fs::File;
+use std::os::windows::fs::FileExt as _;
+use std::path::Path;
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_windows::disks::{disks, facts};
+use cheetah_windows::name::Name;
+use cheetah_windows::{Volume, volumes};
+
+/// The first bytes of a volume that is encrypted with BitLocker, behind a jump of three bytes.
+const BITLOCKER: &[u8] = b"-FVE-FS-";
+const BITLOCKER_AT: usize = 3;
+
+pub(crate) fn export_name(device: &Path) -> Option<String> {
+    match Name::of(&path_to_text(device))? {
+        Name::Disk(number) => Some(format!("PhysicalDrive{number}")),
+        Name::Letter(letter) => Some(letter.to_string()),
+        Name::Volume => Some("volume".to_owned()),
+        Name::ShadowCopy(name) | Name::Other(name) => Some(name),
+    }
+}
+
+pub(crate) fn remarks(device: &Path) -> Vec<String> {
+    let text = path_to_text(device);
+    let Some(name) = Name::of(&text) else { return Vec::new() };
+    // Without the list, a volume is still said to change.
+    let mounted = volumes().unwrap_or_default();
+    match name {
+        Name::Disk(number) => {
+            let found = disks().into_iter().find(|disk| disk.number == number);
+            let users = found.map(|disk| disk.users(&mounted)).unwrap_or_default();
+            match users.is_empty() {
+                true => Vec::new(),
+                false => vec![format!(
+                    "{text} is in use ({}): this system writes to it while it is read, so the image mixes several moments",
+                    users.join(", ")
+                )],
+            }
+        }
+        Name::Letter(_) | Name::Volume => of_volume(&text, &name, &mounted),
+        // Nothing changes a shadow copy; of others nothing is known.
+        Name::ShadowCopy(_) | Name::Other(_) => Vec::new(),
+    }
+}
+
+fn of_volume(text: &str, name: &Name, mounted: &[Volume]) -> Vec<String> {
+    let mut remarks = vec![format!(
+        "{text} is a mounted volume: this system writes to it while it is read, so the image mixes several moments"
+    )];
+    if let Name::Letter(letter) = name
+        && mounted.iter().find(|volume| volume.paths.contains(&format!("{letter}:\\"))).is_some_and(is_bitlocker)
+    {
+        remarks.push(format!(
+            "{text} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext"
+        ));
+    }
+    remarks
+}
+
+/// Whether the disk on which a volume begins has a BitLocker volume there.
+fn is_bitlocker(volume: &Volume) -> bool {
+    let begins = || {
+        let extent = volume.extents.first()?;
+        let disk = File::open(Name::Disk(extent.disk).to_string()).ok()?;
+        let mut sector = vec![0; facts(&disk).sector_size.unwrap_or(512) as usize];
+        disk.seek_read(&mut sector, extent.offset).ok()?;
+        Some(sector.get(BITLOCKER_AT..)?.starts_with(BITLOCKER))
+    };
+    begins().unwrap_or(false)
+}
