@@ -18,6 +18,7 @@ use crate::commands::{
 };
 use crate::desk::Desk;
 use crate::failure::Result;
+use crate::os;
 use crate::overview;
 use crate::room::drives::Named;
 use crate::room::{Entered, Participation, WithoutRoom, archive, enter};
@@ -241,7 +242,7 @@ impl Command {
     /// completions are for all users.
     pub fn keep_files_private(&self) {
         if !matches!(self, Self::Generate(_)) {
-            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+            os::keep_files_private();
         }
     }
 

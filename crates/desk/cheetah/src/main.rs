@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 mod desk;
 mod failure;
+mod os;
 mod overview;
 mod room;
 mod signals;

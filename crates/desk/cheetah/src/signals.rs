@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cheetah_device::supervise;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Context, Failure, Result};
+use crate::os::Signals;
 
 /// Whether this command ends in order when it is asked to.
 static CAUGHT: AtomicBool = AtomicBool::new(false);
@@ -18,23 +18,15 @@ pub async fn abandoned() {
     }
 }
 
-/// Catches SIGINT (Ctrl-C), SIGTERM and SIGHUP while it exists. A failure of the process itself stops it, too.
-pub struct Stop {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
+/// Catches what asks a process to stop while it exists: SIGINT (Ctrl-C), SIGTERM and SIGHUP; on Windows Ctrl-C, Ctrl-Break, and the
+/// end of the window, of the session and of the machine. A failure of the process itself stops it, too.
+pub struct Stop(Signals);
 
 impl Stop {
-    /// Starts catching the signals.
+    /// Starts catching.
     pub fn catch() -> Result<Self> {
-        let catch = |kind| signal(kind).context("cannot catch signals");
         CAUGHT.store(true, Ordering::Relaxed);
-        Ok(Self {
-            interrupt: catch(SignalKind::interrupt())?,
-            terminate: catch(SignalKind::terminate())?,
-            hangup: catch(SignalKind::hangup())?,
-        })
+        Signals::catch().map(Self).context("cannot catch signals")
     }
 
     /// Finishes `work`, or fails if the process is asked to stop first. `doing` says what was not finished.
@@ -52,9 +44,7 @@ impl Stop {
     /// Waits for the first of them, and returns its name.
     pub async fn asked(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hangup.recv() => "SIGHUP",
+            signal = self.0.next() => signal,
             _ = supervise::failed() => "an internal error",
         }
     }

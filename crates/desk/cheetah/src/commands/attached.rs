@@ -1,9 +1,8 @@
 //! The text by which the kernel recognises what a block device is made of.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use cheetah_device::path_text::text_to_path;
 use cheetah_image::{Identity, Kind};
+use cheetah_kit::file::Status;
 use cheetah_source::Access;
 use serde::Serialize;
 
@@ -93,7 +92,10 @@ fn digest(identity: &Identity) -> String {
     if !identity.kind.is_remote()
         && let Ok(absolute) = path.canonicalize()
     {
-        file = absolute.metadata().ok().map(|file| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec()));
+        file = Status::at(&absolute).ok().map(|status| {
+            let (seconds, nanoseconds) = status.modified;
+            (status.id.volume, status.id.number as u64, seconds, nanoseconds)
+        });
         known.location = absolute.to_string_lossy().into_owned();
     }
     // A disk's file changes its times without a change of the disk.

@@ -1,6 +1,5 @@
 //! Running a verb in the background, until another verb ends it.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -9,18 +8,18 @@ use serde::de::DeserializeOwned;
 use crate::answers::Answer;
 use crate::answers::failure::Failed;
 use crate::failure::{Context, Failure, Result};
+use crate::os;
 use crate::ui::Ui;
 
 /// Leaves the terminal, so that closing it does not end this process.
 pub fn leave_terminal() -> Result<()> {
-    rustix::process::setsid().map(drop).context("cannot detach from the terminal")
+    os::leave_terminal().context("cannot detach from the terminal")
 }
 
 /// Closes stderr: its reader may be waiting for end of file, and this process may last for days.
 pub fn leave_stderr() -> Result<()> {
-    let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     crate::ui::stderr::flush(crate::ui::stderr::FLUSH_TIMEOUT);
-    rustix::stdio::dup2_stderr(&nowhere).context("cannot redirect stderr")
+    os::leave_stderr().context("cannot redirect stderr")
 }
 
 /// Runs the same command again with `--detached` in place of `--background`, and waits until it is ready. `words` makes the

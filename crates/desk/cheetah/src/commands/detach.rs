@@ -7,6 +7,7 @@ use cheetah_error::Error;
 
 use crate::answers::access::Detach;
 use crate::failure::Result;
+use crate::os::{self, Feature};
 use crate::ui::Ui;
 
 /// The options of `detach`.
@@ -32,7 +33,8 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    cheetah_attach::block::detach(&args.device, args.force).await.map_err(Error::from)?;
+    os::offers(Feature::BlockDevices)?;
+    os::attach::block::detach(&args.device, args.force).await.map_err(Error::from)?;
     let value = Detach::Detached { device: path_to_text(&args.device) };
     ui.answer(format_args!("{}: detached", args.device.display()), &value);
     Ok(())

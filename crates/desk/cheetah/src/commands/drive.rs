@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::{DriveFile, sealed};
+use cheetah_kit::file::of_its_owner_alone;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::keyring;
 use clap::Subcommand;
@@ -152,7 +152,7 @@ fn identity(path: &Path, ui: Ui) -> Result<()> {
     let recipient = identity.recipient().to_string();
     let Some(secret) = identity.secret_text() else { return Err(Failure::failed("a new identity has no text")) };
     let writing = format!("cannot write {}", path.display());
-    let mut file = match File::options().write(true).create_new(true).mode(0o600).open(path) {
+    let mut file = match of_its_owner_alone(File::options().write(true).create_new(true)).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             return Err(Failure::misused(format!("{} exists already; choose another name", path.display())));
         }

@@ -15,6 +15,7 @@ use super::options::{AccessArgs, ShadowCopyArgs, source, warn_of};
 use crate::answers::access::{self as answers, Transport};
 use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
+use crate::os::{self, Feature};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -124,6 +125,7 @@ impl Exports for WithInnerVolumes {
 
 async fn listen(args: &Args, name: &str, desk: &Desk) -> Result<(Listener, Option<ServerTls>, String)> {
     if let Some(path) = &args.unix {
+        os::offers(Feature::UnixSockets)?;
         let path = std::path::absolute(path).context("cannot resolve the path of the socket")?;
         let listener = Listener::unix(&path).context(format_args!("cannot create the socket {}", path.display()))?;
         return Ok((listener, None, format!("nbd+unix:///{name}?socket={}", path.display())));

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::Error;
@@ -16,6 +15,8 @@ use super::options::{AccessArgs, ShadowCopyArgs, source, warn_of};
 use crate::answers::access as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
+use crate::os::attach::{self, Mount, MountOptions};
+use crate::os::{self, Feature};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -76,6 +77,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    os::offers(Feature::Mounts)?;
     if args.background {
         return background::start(
             |answers::Mount::Ready { file, .. }| format!("mounted: {}", file.as_deref().unwrap_or("?")),
@@ -104,7 +106,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         sectors: SectorSize::given_or(args.sector_size, opened.identity.sector_size),
         ..as_usual
     };
-    let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
+    let mount = match attach::mount(opened.device.clone(), &args.dir, options).await {
         Ok(mount) => mount,
         Err(error) => {
             opened.close().await?;

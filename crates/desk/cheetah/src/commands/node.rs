@@ -20,6 +20,7 @@ use crate::answers::access::Transport;
 use crate::answers::node as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
+use crate::os::LOCK_MORE;
 use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -313,10 +314,7 @@ fn say_ready(node: &Node, follows: bool, ui: Ui) {
     let status = node.status();
     let (nbd, http) = (node.nbd_address(), node.http_address());
     if !status.memory.locked {
-        ui.warn(
-            "the memory is NOT LOCKED, so evidence may reach a swap device: run as root, grant CAP_IPC_LOCK, or raise \
-             the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity in a systemd unit)",
-        );
+        ui.warn(format_args!("the memory is NOT LOCKED, so evidence may reach a swap device: {LOCK_MORE}"));
     }
     let lent = Size(status.memory.lent_bytes);
     let and_follows = if follows { " and follows the memory of this machine" } else { "" };

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,6 +9,7 @@ use cheetah_device::os_error;
 
 use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
+use crate::os::{self, Feature};
 use crate::ui::Ui;
 
 /// Names another Python than the installed one.
@@ -84,6 +84,7 @@ impl Verb {
     /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
     /// started.
     pub fn run(&self, words: Words, desk: &Desk, ui: Ui) -> Result<()> {
+        os::offers(Feature::Python)?;
         crate::ui::stdout::check()?;
         let python = self.usable()?;
         let mut command = Command::new(&python);
@@ -103,7 +104,7 @@ impl Verb {
             command.env("CHEETAH_BINARY", ours);
         }
         crate::ui::stderr::flush(crate::ui::stderr::FLUSH_TIMEOUT);
-        Err(command.exec()).context(format_args!("cannot start {}", python.display()))
+        Err(os::become_program(command)).context(format_args!("cannot start {}", python.display()))
     }
 
     /// Returns the Python, if it has the module and packages of the verb, so that a missing one is reported in one sentence

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_error::Error;
 use cheetah_error::next::{Acquisition, Files};
 use cheetah_image::space;
+use cheetah_kit::file::Status;
 use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord, doubts_about_drive};
 
 use super::compared::{hash_lines, since_load};
@@ -118,7 +118,7 @@ fn check_replaces_no_record(args: &Args, file: &DriveFile) -> Result<()> {
     let targets = [args.image.clone(), PathBuf::from(map)];
     for target in targets.iter().take(if args.partial { 2 } else { 1 }) {
         let name = target.display();
-        let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        let id = |path: &Path| Status::at(path).ok().map(|status| status.id);
         let there = id(target);
         let is_own = |own: &PathBuf| own == target || there.is_some() && id(own) == there;
         if let Some(own) = file.own_files().iter().chain([&args.drive]).find(|own| is_own(own)) {

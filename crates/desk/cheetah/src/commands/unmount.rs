@@ -7,6 +7,7 @@ use cheetah_error::Error;
 
 use crate::answers::access::Unmount;
 use crate::failure::Result;
+use crate::os::{self, Feature};
 use crate::ui::Ui;
 
 /// The options of `unmount`.
@@ -31,7 +32,8 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Error::from)?;
+    os::offers(Feature::Mounts)?;
+    os::attach::unmount(&args.dir, args.lazy).await.map_err(Error::from)?;
     let done = if args.lazy { "detached" } else { "unmounted" };
     let dir = path_to_text(&args.dir);
     let value = if args.lazy { Unmount::Detached { dir } } else { Unmount::Unmounted { dir } };

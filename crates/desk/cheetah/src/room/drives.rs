@@ -1,8 +1,6 @@
 //! Drives named by their room, `lab:case42`: the room's machine hands their files out.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::path_text::path_to_text;
@@ -103,7 +101,8 @@ async fn fetch(room: &str, name: &str, ui: Ui) -> Result<PathBuf> {
     };
     let Some(drive) = found else { return Err(unknown(&archive, room, name).await) };
     let doing = |error| Error::io(format_args!("creating {}", folder.display()), &error);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(doing)?;
+    // The user's own, as all that this process makes.
+    std::fs::create_dir_all(&folder).map_err(doing)?;
     if is_older_than_here(&drive, &path) {
         return Ok(path);
     }

@@ -15,6 +15,7 @@ use cheetah_tls::{CredentialSet, Role};
 
 use self::asking::announced;
 use crate::failure::{Failure, Result};
+use crate::os;
 use crate::ui::Ui;
 
 pub use asking::ask;
@@ -105,21 +106,8 @@ pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> 
 
 /// Keeps all memory of this process, and with it its key, out of swap devices and core dumps.
 fn lock_memory(ui: Ui) {
-    use rustix::mm::MlockAllFlags;
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    // Locking must not make a later allocation fail, which it does at a limit.
-    let unlimited = rustix::process::getrlimit(Resource::Memlock).current.is_none();
-    let may = unlimited || rustix::process::geteuid().is_root();
-    let locked = may && rustix::mm::mlockall(flags).is_ok();
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    let hidden =
-        setrlimit(Resource::Core, none).is_ok() && set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
-    if !locked || !hidden {
-        ui.warn(
-            "the memory of this process is NOT LOCKED, so its key may reach a swap device: run as root, or raise the \
-             limit (ulimit -l unlimited)",
-        );
+    if let Err(advice) = os::lock_own_memory() {
+        ui.warn(format_args!("the memory of this process is NOT LOCKED, so its key may reach a swap device: {advice}"));
     }
 }
 

@@ -16,6 +16,7 @@ use cheetah_device::visible::{self, OneLine, Visible};
 use crate::answers::Answer;
 use crate::answers::failure::Failed;
 use crate::failure::Failure;
+use crate::os::can_move_cursor;
 pub use progress::Progress;
 use stdout::print;
 
@@ -108,11 +109,6 @@ impl Ui {
     pub fn spinner(self, what: impl Into<String>) -> Progress {
         Progress::spinner(what.into(), self.terminal)
     }
-}
-
-/// A terminal that cannot move its cursor gets lines, as a pipe does.
-fn can_move_cursor() -> bool {
-    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// Prints an answer for programs to stdout, on one line.

@@ -9,9 +9,7 @@ use cheetah_device::os_error;
 
 use super::stderr;
 use crate::failure::{Failure, Result};
-
-/// Whether stdout was closed when the process started (`cheetah status >&-`).
-static CLOSED: AtomicBool = AtomicBool::new(false);
+use crate::os;
 
 /// Whether a line was written.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
@@ -19,22 +17,9 @@ static WRITTEN: AtomicBool = AtomicBool::new(false);
 /// The first error in writing.
 static ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Looks at stdout before Rust's runtime starts, which opens /dev/null in place of a closed stdout, where every write
-/// succeeds. Nothing shows afterwards that this happened.
-#[used]
-#[expect(unsafe_code, reason = "the attribute: the C library calls the function before `main`")]
-#[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
-        let closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
-        CLOSED.store(closed, Ordering::Relaxed);
-    }
-    look
-};
-
 /// Fails if stdout was closed when the process started.
 fn check_open() -> io::Result<()> {
-    match CLOSED.load(Ordering::Relaxed) {
+    match os::is_stdout_closed() {
         true => Err(io::Error::other("it is closed; redirect it to a file or to /dev/null")),
         false => Ok(()),
     }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::failure::{Context, Failure, Result};
+use crate::os;
 
 /// The longest time for a process to get ready or to end; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +24,8 @@ fn cheetah(dir: &Path) -> Result<Command> {
     command.env("CHEETAH_KEY", dir.join("custody.key")).env("XDG_STATE_HOME", dir.join("state"));
     // And a room of its own.
     command.env("XDG_CONFIG_HOME", dir.join("config")).env_remove("CHEETAH_ROOM");
-    command.current_dir(dir).arg("--json").stdin(Stdio::null()).kill_on_drop(true).process_group(0);
+    command.current_dir(dir).arg("--json").stdin(Stdio::null()).kill_on_drop(true);
+    os::keep_from_ctrl_c(&mut command);
     Ok(command)
 }
 
@@ -91,8 +93,8 @@ impl Service {
 
     /// Stops it (SIGTERM), and returns its last event.
     pub async fn stop(mut self) -> Result<Value> {
-        if let Some(pid) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("cannot stop a process")?;
+        if let Some(pid) = self.child.id() {
+            os::stop(pid).context("cannot stop a process")?;
         }
         let mut last = Value::Null;
         let end = async {

@@ -2,17 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cheetah_kit::file::{FileExt as _, Status};
 use tokio::process::Command;
 
 use super::files::{self, Copied};
 use crate::failure::{Context, Failure, Result};
+use crate::os;
 
 const MIB: u64 = 1 << 20;
 const SECTOR_BYTES: u64 = 512;
@@ -148,7 +149,7 @@ fn place(mut from: &File, to: &File, at: u64) -> std::io::Result<()> {
 }
 
 fn is_mount_point(dir: &Path) -> bool {
-    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+    let device = |path: &Path| Status::at(path).map(|status| status.id.volume).ok();
     dir.parent().is_some_and(|parent| device(dir) != device(parent))
 }
 
@@ -156,7 +157,8 @@ fn is_mount_point(dir: &Path) -> bool {
 /// reach it.
 fn command(program: &str) -> Command {
     let mut command = Command::new(super::tools::find(program));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    os::keep_from_ctrl_c(&mut command);
     command
 }
 

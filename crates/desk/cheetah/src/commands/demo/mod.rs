@@ -19,6 +19,7 @@ use self::children::Service;
 use self::compare::Comparison;
 use crate::answers::demo as answers;
 use crate::failure::{Context, Failure, Result};
+use crate::os::{self, Feature};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -53,6 +54,7 @@ const SPARE: &str = "d";
 
 /// Runs the demonstration.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    os::offers(Feature::Demo)?;
     let mut stop = Stop::catch()?;
     let own_image: &[_] = if args.image.is_none() { &["mkntfs", "ntfs-3g", "mkfs.ext4", "umount"] } else { &[] };
     tools::require(&[&["mmls", "fls", "md5sum", "fusermount3"], own_image].concat())?;

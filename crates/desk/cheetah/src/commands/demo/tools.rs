@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use crate::failure::{Context, Failure, Result};
+use crate::os;
 
 /// Returns the Debian package of a program.
 pub fn package(program: &str) -> &'static str {
@@ -56,7 +57,7 @@ pub enum Cold {
 impl Cold {
     /// Returns the most thorough method permitted to this user.
     pub fn best() -> Self {
-        if drop_caches().is_ok() { Self::Everything } else { Self::TheFile }
+        if os::drop_caches().is_ok() { Self::Everything } else { Self::TheFile }
     }
 
     /// Returns a sentence for the note below the table.
@@ -74,20 +75,15 @@ impl Cold {
         let open = File::open(file).context(format_args!("cannot open {}", file.display()))?;
         // Only clean pages can be dropped. On a read-only mount there is nothing to sync.
         let _ = open.sync_all();
-        let _ = rustix::fs::fadvise(&open, 0, None, rustix::fs::Advice::DontNeed);
+        os::forget_cached(&open);
         if self == Self::Everything {
-            drop_caches().context("cannot drop the page cache")?;
+            os::drop_caches().context("cannot drop the page cache")?;
             // Loads the program again, since its start is not to be measured.
             let warm = std::process::Command::new(find(program)).arg("--version").stdin(Stdio::null()).output();
             warm.context(format_args!("cannot run {program}"))?;
         }
         Ok(())
     }
-}
-
-fn drop_caches() -> std::io::Result<()> {
-    rustix::fs::sync();
-    std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
 /// A program's output and duration.
@@ -111,7 +107,8 @@ pub async fn run_cold(cold: Cold, program: &str, args: &[String], file: &Path) -
         .await
         .context("dropping caches was interrupted")??;
     let mut command = Command::new(find(program));
-    command.args(args).arg(file).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
+    command.args(args).arg(file).stdin(Stdio::null()).kill_on_drop(true);
+    os::keep_from_ctrl_c(&mut command);
     let started = Instant::now();
     let output = command.output().await.context(format_args!("cannot run {program} (package {})", package(program)))?;
     let took = started.elapsed();

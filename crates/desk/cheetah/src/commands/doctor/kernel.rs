@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 
 use cheetah_device::program;
+use cheetah_kit::process::is_privileged;
 
 use crate::answers::doctor::{Check, State};
+use crate::os;
 
 /// What a mount needs.
 pub struct Mounting {
@@ -22,7 +24,7 @@ impl Mounting {
     pub fn of_this_machine() -> Self {
         Self {
             device: OpenOptions::new().read(true).write(true).open("/dev/fuse").map(drop),
-            is_root: rustix::process::geteuid().is_root(),
+            is_root: is_privileged(),
             has_helper: ["fusermount3", "fusermount"].iter().any(|name| program::find(name).is_some()),
         }
     }
@@ -60,7 +62,7 @@ pub struct Drivers {
 impl Drivers {
     pub fn of_this_machine() -> Self {
         Self {
-            is_root: rustix::process::geteuid().is_root(),
+            is_root: is_privileged(),
             has_nbd: Path::new("/sys/module/nbd").exists() || Path::new("/sys/block/nbd0").exists(),
             has_ublk: Path::new("/dev/ublk-control").exists(),
             can_load_nbd: installed_modules().map(|modules| modules.contains("/nbd.ko")),
@@ -70,8 +72,7 @@ impl Drivers {
 
 /// The list of the kernel's installed modules, by path.
 fn installed_modules() -> Option<String> {
-    let system = rustix::system::uname();
-    let folder = Path::new("/lib/modules").join(system.release().to_str().ok()?);
+    let folder = Path::new("/lib/modules").join(os::kernel_release()?);
     fs::read_to_string(folder.join("modules.dep")).ok()
 }
 

@@ -4,10 +4,9 @@ use std::fs;
 
 use cheetah_device::Size;
 use cheetah_node::spare;
-use rustix::process::{Resource, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::answers::doctor::{Check, State};
+use crate::os;
 
 /// What a node needs to lend memory that is never swapped.
 pub struct Memory {
@@ -21,10 +20,9 @@ pub struct Memory {
 
 impl Memory {
     pub fn of_this_machine() -> Self {
-        let may_lock_all = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
         Self {
             spare_bytes: spare::spare_bytes(false),
-            locked_bytes_max: getrlimit(Resource::Memlock).current.filter(|_| !may_lock_all),
+            locked_bytes_max: os::locked_bytes_max(),
             // The first line has the headings.
             swaps: fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1),
         }

@@ -8,6 +8,7 @@ use super::compared::wrapped;
 use super::{bench, triage};
 use crate::answers::doctor::{Check, Doctor, State};
 use crate::failure::{Failure, Result};
+use crate::os::{self, Feature};
 use crate::ui::Ui;
 
 /// The options of `doctor`.
@@ -26,13 +27,17 @@ pub struct Args {}
 /// Runs the command.
 pub fn run(_: &Args, ui: Ui) -> Result<()> {
     let checks = [
-        kernel::mounts(&kernel::Mounting::of_this_machine()),
+        unless_lacking(("fuse", &["mount", "demo"]), Feature::Mounts, || {
+            kernel::mounts(&kernel::Mounting::of_this_machine())
+        }),
         memory::locking(&memory::Memory::of_this_machine()),
-        kernel::block_devices(&kernel::Drivers::of_this_machine()),
+        unless_lacking(("nbd", &["attach", "detach"]), Feature::BlockDevices, || {
+            kernel::block_devices(&kernel::Drivers::of_this_machine())
+        }),
         surroundings::clock(surroundings::synchronized()),
         surroundings::ports(&surroundings::used_ports()),
         surroundings::rooms(surroundings::known_rooms()),
-        python(),
+        unless_lacking(("python", &["triage", "bench"]), Feature::Python, python),
     ];
     let failed: Vec<_> = checks.iter().filter(|check| check.state == State::Fails).map(|check| check.name).collect();
     let lines: Vec<_> = checks.iter().map(shown).collect();
@@ -40,6 +45,20 @@ pub fn run(_: &Args, ui: Ui) -> Result<()> {
     match failed.as_slice() {
         [] => Ok(()),
         failed => Err(Failure::failed(format!("not everything works: {}; see above", failed.join(", ")))),
+    }
+}
+
+/// The check, or a note that this system lacks what it looks at.
+fn unless_lacking(
+    (name, verbs): (&'static str, &'static [&'static str]),
+    feature: Feature,
+    check: impl FnOnce() -> Check,
+) -> Check {
+    match os::offers(feature) {
+        Ok(()) => check(),
+        Err(lacking) => {
+            Check::works(name, verbs, lacking.to_string()).but(State::Note, cheetah_words::clauses(lacking.steps()))
+        }
     }
 }
 

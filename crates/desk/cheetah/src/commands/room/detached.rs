@@ -2,14 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cheetah_kit::file::of_its_owner_alone;
 use cheetah_room::{Room, Serving};
 use tokio::time::sleep;
 
 use crate::failure::{Context, Failure, Result};
+use crate::os;
 
 /// How long the server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,14 +21,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub async fn start(room: &Room, listen: Option<SocketAddr>) -> Result<Serving> {
     let program = std::env::current_exe().context("cannot find the cheetah program")?;
     let log = room.log_path();
-    let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).to_owned();
-    let log_file = options.open(&log).context(format_args!("cannot write {}", log.display()))?;
+    let mut options = OpenOptions::new();
+    let log_file = of_its_owner_alone(options.write(true).create(true).truncate(true))
+        .open(&log)
+        .context(format_args!("cannot write {}", log.display()))?;
     let mut command = Command::new(program);
     command.args(["room", "serve", "--detached", "--room", room.name()]);
     if let Some(listen) = listen {
         command.args(["--listen", &listen.to_string()]);
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
+    os::start_apart(&mut command);
     let mut child = command.spawn().context("cannot start cheetah room serve")?;
     let started = Instant::now();
     let mut ended = false;

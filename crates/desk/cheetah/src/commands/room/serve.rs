@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::answers::room as answers;
 use crate::failure::{Failure, Result};
+use crate::os;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -61,7 +62,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
     if args.detached {
         // Fails only if it leads a session already.
-        let _ = rustix::process::setsid();
+        let _ = os::leave_terminal();
     }
     let Some(_claim) = claim(&room).await? else {
         let at = room.last_serving()?.map_or_else(String::new, |it| format!(" (process {}, port {})", it.pid, it.port));

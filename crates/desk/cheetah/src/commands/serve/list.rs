@@ -13,6 +13,7 @@ use crate::answers::access::{Disks, ListedDisk, ListedVolume};
 use crate::commands::compared::wrapped;
 use crate::desk::Desk;
 use crate::failure::{Context as _, Result};
+use crate::os::SYSTEM;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -83,7 +84,7 @@ fn shown(disk: &ListedDisk) -> String {
     facts.extend(disk.bus.map(str::to_owned));
     facts.extend(disk.model.clone());
     facts.extend(disk.serial.as_ref().map(|serial| format!("serial number {serial}")));
-    facts.extend(disk.write_protected.filter(|protected| *protected).map(|_| "the kernel refuses writes".to_owned()));
+    facts.extend(disk.write_protected.filter(|protected| *protected).map(|_| format!("{SYSTEM} refuses writes")));
     let mut lines = vec![wrapped(&format!("{}: {}", disk.path, facts.join(", ")), 0)];
     lines.extend(disk.users.iter().map(|user| wrapped(&format!("in use: {user}"), 2)));
     lines.extend(disk.volumes.iter().map(|volume| wrapped(&volume_line(volume), 2)));

@@ -25,6 +25,7 @@ use crate::commands::compared::wrapped;
 use crate::commands::options::warn_of_doubts;
 use crate::desk::Desk;
 use crate::failure::Result;
+use crate::os::{LEAVES_NOTHING, SYSTEM};
 use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -58,7 +59,8 @@ ones with the identifiers by which their keys can be asked for.
   cheetah serve /dev/sda --listen 192.168.1.9:10809 --room STRING
   cheetah serve /dev/sda --connect examiner:10809 --room STRING
   cheetah serve /dev/sda --connect examiner:10809 --room STRING \\
-      --cpu-max low --rate-max 2MiB")]
+      --cpu-max low --rate-max 2MiB
+  cheetah serve \\\\.\\PhysicalDrive0 --connect examiner:10809 --room STRING")]
 pub struct Args {
     /// The disk or image to serve
     #[arg(required_unless_present = "list")]
@@ -80,9 +82,13 @@ pub struct Args {
     #[arg(long)]
     insecure: bool,
 
-    /// Keep a new credential in locked memory only
-    #[arg(long)]
+    /// Keep a new credential in locked memory only; the default on Windows
+    #[arg(long, overrides_with = "no_ephemeral")]
     ephemeral: bool,
+
+    /// Keep a new credential in a file, also on Windows
+    #[arg(long)]
+    no_ephemeral: bool,
 
     /// Name of the export [default: the file's name]
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -119,7 +125,7 @@ impl Args {
         let machine = MachineInfo { name: host_name(), hosts: own_addresses() };
         Some(Participation {
             purpose: Purpose::Agent,
-            ephemeral: self.ephemeral,
+            ephemeral: self.ephemeral || LEAVES_NOTHING && !self.no_ephemeral,
             machine,
             without_room: WithoutRoom::Proceed,
         })
@@ -265,10 +271,10 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
 /// Whether the kernel refuses writes to the disk: a word for programs, and a sentence for people.
 fn state(protection: &Protection) -> (ReadOnly, String) {
     match protection {
-        Protection::Found => (ReadOnly::Found, "refused by the kernel: the disk was read-only already".into()),
+        Protection::Found => (ReadOnly::Found, format!("refused by {SYSTEM}: the disk was read-only already")),
         Protection::Set => {
-            (ReadOnly::Set, "refused by the kernel from now on (blockdev --setrw permits them again)".into())
+            (ReadOnly::Set, format!("refused by {SYSTEM} from now on (blockdev --setrw permits them again)"))
         }
-        Protection::Not(why) => (ReadOnly::NotSet, format!("not refused by the kernel: {why}")),
+        Protection::Not(why) => (ReadOnly::NotSet, format!("not refused by {SYSTEM}: {why}")),
     }
 }
