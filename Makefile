@@ -13,7 +13,7 @@ TARGET       ?=
 WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others test-windows lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ test-python: ## run the tests of the Python package, the lab and the benchmarks 
 test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
 	@scripts/install-deps --build --cross
 	@scripts/test-others
+
+test-windows: ## build for Windows, quickly, and run the program in Wine beside the one for Linux
+	@scripts/install-deps --build --windows
+	@scripts/test-windows
 
 lint: lint-house lint-rust lint-dependencies lint-python ## check format, lints, types, the structure, and the licences and origins of dependencies
 
@@ -67,8 +71,8 @@ lint-python:
 	target/venv/bin/ruff format --quiet --check
 	MYPYPATH=workshop target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah workshop/lab workshop/bench workshop/attack workshop/boot
 
-static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor)
-	@scripts/install-deps --build $(if $(TARGET),--cross)
+static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor; x86_64-pc-windows-gnu: for Windows)
+	@scripts/install-deps --build $(if $(filter-out %-windows-gnu,$(TARGET)),--cross) $(if $(filter %-windows-gnu,$(TARGET)),--windows)
 	@TARGET=$(TARGET) scripts/build-static
 
 live: static ## build the boot image: target/live/cheetah.iso, and target/live/pxe for network boot (Debian 12)

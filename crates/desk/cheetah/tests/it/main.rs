@@ -75,4 +75,5 @@ mod unlock;
 mod unwritable;
 mod watch;
 mod web;
+mod windows;
 mod wire;
