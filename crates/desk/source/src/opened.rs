@@ -138,7 +138,7 @@ impl OpenedSource {
         Ok(opened)
     }
 
-    /// Checks that what is asked for is there, and shows a volume in place of the source if one is.
+    /// Checks that the volumes and shadow copies that `access` names exist. Shows the volume in place of the source, if it names one.
     fn show(&mut self, access: &Access) -> Result<()> {
         check_copies(&self.stack, access, &self.identity.location)?;
         let Shown::Volume(which) = &access.shown else { return Ok(()) };

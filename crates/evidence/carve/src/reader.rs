@@ -36,8 +36,8 @@ impl<'a> Reader<'a> {
         self.len
     }
 
-    /// Up to `len` bytes from `at` on, and at most as many as are read at a time: fewer at the end only. More is read than that, and only
-    /// what is asked for has to be readable.
+    /// Up to `len` bytes from `at` on, and at most as many as are read at a time: fewer at the end only. Bytes behind them are read ahead,
+    /// and may be unreadable.
     pub async fn up_to(&mut self, at: u64, len: u64) -> Result<&[u8]> {
         let len = len.min(WINDOW_BYTES_MAX).min(self.len.saturating_sub(at));
         let (begin, end) = (self.at, self.at + self.window.len() as u64);

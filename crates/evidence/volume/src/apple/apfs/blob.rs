@@ -64,7 +64,7 @@ fn value(mut bytes: &[u8], tag: u8) -> Option<&[u8]> {
     loop {
         let (head, rest) = bytes.split_first_chunk::<2>()?;
         let (len, rest) = match head[1] {
-            // So many bytes have the length.
+            // The length follows; the low bits are the number of its bytes.
             long @ 0x81..=0x84 => {
                 let (len, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
                 (len.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)), rest)

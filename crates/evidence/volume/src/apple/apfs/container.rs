@@ -17,7 +17,7 @@ use crate::checks::Checks;
 const CONTAINER: u32 = 1;
 const VOLUME: u32 = 0xd;
 const MAGIC: &[u8] = b"NXSB";
-/// What is read at first: all of a superblock, whatever the size of blocks is.
+/// The bytes that are read first. They hold a whole superblock for every size of blocks.
 const HEAD_BYTES: u64 = 4096;
 /// The longest area of checkpoints, in bytes. They have some hundred blocks.
 const CHECKPOINT_BYTES_MAX: u64 = 16 << 20;

@@ -44,7 +44,7 @@ pub(super) struct ObjectMap {
 }
 
 impl ObjectMap {
-    /// Reads the map whose object is at `at`, which has at most so many nodes.
+    /// Reads the map whose object is at `at`. A map of more than `nodes_max` nodes is refused.
     pub async fn read(blocks: &Blocks<'_>, at: u64, nodes_max: usize) -> Result<Self> {
         let wrong = || Flaw::Damaged("a map of its objects is damaged");
         let object = blocks.object(at, &[MAP]).await?;

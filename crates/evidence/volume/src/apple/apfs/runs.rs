@@ -23,8 +23,9 @@ const KIND_SHIFT: u32 = 60;
 const LENGTH_MASK: u64 = (1 << 56) - 1;
 /// The most nodes of the map of a volume.
 const NODES_MAX: usize = 256 << 10;
-/// The largest node, and what is read at once, in bytes.
+/// The size of the largest node, in bytes.
 const NODE_BYTES_MAX: u64 = 1 << 20;
+/// The size of one read, in bytes.
 const READ_BYTES: u64 = 1 << 20;
 /// Reads at the same time.
 const AT_ONCE: usize = 8;
