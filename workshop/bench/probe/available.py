@@ -23,13 +23,14 @@ PART = "probe-available"
 OURS, TCP, ALLOWED = "cheetah probe", "iperf3 (TCP)", "allowed"
 RATES_MBIT = (10, 100, 1000)
 CROSS_PERCENT = (0, 10, 25, 50, 75, 90)
-# Frames of cross traffic that arrive together; 0 is evenly spaced.
-KINDS = {"steady": 0, "random": 1, "bursty": 32}
+# Frames of cross traffic that arrive together; 0 is evenly spaced. Random frames lie between these two, and cost a third of the time.
+KINDS = {"steady": 0, "bursty": 32}
+KINDS_FULL = {"steady": 0, "random": 1, "bursty": 32}
 ERROR_PERCENT_MAX = 15.0
 LIMIT_S = 60.0
 NOTE = (
     "Links have 1 ms one way. Cross traffic towards the node takes its share of the wire's time: steady frames come at equal "
-    "intervals, random ones one by one (Poisson), bursty ones 32 at a time. iperf3 is a bound rather than an estimate: TCP also "
+    "intervals, bursty ones 32 at a time, random ones (with --full) one by one (Poisson). iperf3 is a bound rather than an estimate: TCP also "
     "pushes its own headers, and cross traffic here does not give way to it. Not known is no error; a figure off by more than 15 % is."
 )
 
@@ -92,7 +93,7 @@ def measure(settings: Settings) -> list[Figure]:
     table = Table("Available bandwidth", heads, note=NOTE)
     for rate_mbit in RATES_MBIT[1:2] if settings.quick else RATES_MBIT:
         for cross in CROSS_PERCENT[::3] if settings.quick else CROSS_PERCENT:
-            for kind, burst in KINDS.items():
+            for kind, burst in (KINDS_FULL if settings.full else KINDS).items():
                 if not cross and burst != KINDS["steady"]:
                     continue
                 link = Link(rate_mbit * 1_000_000, DELAY_US, spaced=True, cross_ppm=cross * 10_000, cross_burst=burst)
