@@ -264,3 +264,9 @@ def test_each_sender_of_the_simulated_machine_has_a_port_and_a_bar() -> None:
     by_id = {figure.id: figure for figure in simulated.figures(errors)}
     assert by_id["probe-simulated/idle/p99"].met() and by_id["probe-simulated/idle/peers"].met()
     assert by_id["probe-simulated/cross-traffic/peers"].samples == {}
+
+
+def test_errors_below_the_resolution_of_the_simulated_stamps_are_equal() -> None:
+    errors = {("idle", "ring"): [1.0], ("idle", "sequential"): [0.0]}
+    by_id = {figure.id: figure for figure in simulated.figures(errors)}
+    assert by_id["probe-simulated/idle/peers"].ratio() == 1.0

@@ -7,6 +7,9 @@ from bench.tools import cheetah
 from cheetah.bench import machine
 
 # A program, and the command that prints its version.
+YARA_X_VERSION = """\
+from importlib.metadata import distributions
+print(next((found.version for found in distributions(name="yara-x")), "not installed"))"""
 PROGRAMS = (
     ("nbdkit", ["nbdkit", "--version"]),
     ("qemu-nbd", ["qemu-nbd", "--version"]),
@@ -28,7 +31,7 @@ PROGRAMS = (
     ("foremost", ["foremost", "-V"]),
     ("ripgrep", ["rg", "--version"]),
     ("grep", ["grep", "--version"]),
-    ("YARA-X", [sys.executable, "-c", "from importlib.metadata import version; print(version('yara-x'))"]),
+    ("YARA-X", [sys.executable, "-c", YARA_X_VERSION]),
     ("bulk_extractor", ["bulk_extractor", "-V"]),
     ("cp, md5sum", ["md5sum", "--version"]),
     ("strings", ["strings", "--version"]),
