@@ -236,37 +236,94 @@ def _frame(port: int) -> bytes:
 
 def test_departures_of_a_simulated_machine_are_told_apart_by_their_ports() -> None:
     header = simulated.PCAP.pack(simulated.MICROSECONDS, 2, 4, 0, 0, 64, 1)
-    gap = simulated.GAP_US
-    # The second gap is a delay of two ticks, the third the pause between trains.
-    stamps = [
-        (41_000, 0),
-        (41_001, 5),
-        (41_000, gap + 3),
-        (41_000, 34 * gap + 3),
-        (41_000, 134 * gap),
-        (41_000, 135 * gap),
-    ]
+    stamps = [(41_000, 0), (41_001, 5), (41_000, 245)]
     records = [simulated.RECORD.pack(0, at, 38, 1042) + _frame(port) for port, at in stamps]
     # A packet of another protocol, and a record that is cut off.
     other = simulated.RECORD.pack(0, 1, 38, 60) + bytes(38)
     left = simulated.read_departures(header + other + b"".join(records) + records[0][:-1])
-    assert {port: len(times) for port, times in left.items()} == {41_000: 5, 41_001: 1}
-    assert simulated.gap_errors_us(left[41_000]) == pytest.approx([3.0, 32.0 * gap, 0.0])
+    assert left == {41_000: [0, 245_000], 41_001: [5_000]}
     with pytest.raises(BenchError):
         simulated.read_departures(b"")
+
+
+def _simulated(trains: int, late_us: int = 0) -> list[int]:
+    """Returns when packets left in nanoseconds; the third of each train is late."""
+    return [
+        1000 * (train * 30_000 + number * simulated.GAP_US + (late_us if number == 2 else 0))
+        for train in range(trains)
+        for number in range(simulated.PACKETS)
+    ]
+
+
+def test_simulated_departures_are_split_into_trains_however_long_a_gap_is() -> None:
+    left = _simulated(2)
+    late = [at + 20_000_000 * (at > left[40]) for at in left]
+    assert list(map(len, simulated.in_trains(late, 2))) == [simulated.PACKETS] * 2
+    # Without one packet, by the pauses.
+    assert list(map(len, simulated.in_trains(left[1:], 2))) == [simulated.PACKETS - 1, simulated.PACKETS]
+    assert simulated.in_trains([], 2) == []
+
+
+def test_what_senders_of_the_simulated_machine_say_belongs_to_their_trains() -> None:
+    console = '@41000 train "host":0\n@41000 train "verdict":"accepted"\n@41001 train host 25000\n@41000 problem no\n'
+    assert simulated.read_checks(console) == {
+        (41_000, "host"): ["0"],
+        (41_000, "verdict"): ["accepted"],
+        (41_001, "host"): ["25000"],
+    }
+    sent = simulated.results(_simulated(2), 2, ["0", "25000"], ["accepted", "spoiled"])
+    assert [sent.count(which) for which in Which] == ["2", "1", "1"]
+    # Fewer words than trains.
+    assert [simulated.results(_simulated(2), 2, ["25000"], []).count(which) for which in Which] == ["2", "2", "0"]
+
+
+def test_simulated_errors_are_no_smaller_than_stamps_resolve_and_lost_packets_give_none() -> None:
+    assert simulated.p99_us(simulated.results(_simulated(2), 2, [], [])) == simulated.STAMP_US
+    assert simulated.p99_us(simulated.results(_simulated(2, late_us=7), 2, [], [])) == pytest.approx(7.0)
+    lost = simulated.results(_simulated(2)[1:], 2, [], [])
+    assert (simulated.p99_us(lost), lost.count(Which.ALL)) == (None, "1 of 2")
+    assert simulated.p99_us(simulated.results([], 2, [], [])) is None
+
+
+def _measured(late_us: dict[tuple[str, str], list[int]]) -> dict[simulated.Turn, list[TrainResults]]:
+    """Returns results of rounds in which the third packet of each train was late."""
+    return {
+        turn: [simulated.results(_simulated(2, late), 2, [], []) for late in late_us[turn.load, turn.sender]]
+        for turn in simulated.turns()
+        if (turn.load, turn.sender) in late_us
+    }
+
+
+def test_the_best_backends_of_the_simulated_machine_are_bold_and_counted() -> None:
+    measured = _measured(
+        {("idle", "xdp"): [1, 30, 30], ("idle", "ring"): [1, 1, 9], ("idle", "spin + sendto"): [0, 0, 0]}
+    )
+    rows = {(row[0], row[1]): row[2] for row in simulated.rows(measured)}
+    assert rows["idle", "ring"].startswith("**") and rows["idle", "xdp"] == "0 / 30.0 / 30.0 (6)"
+    assert not rows["idle", "spin + sendto"].startswith("**")
+    assert [rows["loads under which it is the best", name] for name in ("ring", "xdp")] == ["1", "0"]
+    assert simulated.cross_traffic([0, 1_000_000, 2_000_000]).startswith("Cross traffic is 1,000 packets")
+    assert "failed" in simulated.cross_traffic([])
 
 
 def test_each_sender_of_the_simulated_machine_has_a_port_and_a_bar() -> None:
     turns = simulated.turns()
     assert len({turn.port for turn in turns}) == len(turns)
     assert all(f"turn {turn.port} " in simulated.script(2) for turn in turns)
-    errors = {("idle", "xdp"): [1.0, 2.0], ("idle", "ring"): [9.0], ("idle", "sequential"): [8.0]}
-    by_id = {figure.id: figure for figure in simulated.figures(errors)}
+    late_us = {("idle", "xdp"): [2, 2], ("idle", "ring"): [9, 9], ("idle", "sequential"): [8, 8]}
+    measured = _measured({**late_us, ("one busy loop", "ring"): [1, 1], ("one busy loop", "spin + sendto"): [0, 0]})
+    by_id = {figure.id: figure for figure in simulated.figures(measured)}
     assert by_id["probe-simulated/idle/p99"].met() and by_id["probe-simulated/idle/peers"].met()
+    assert by_id["probe-simulated/idle/peers"].samples[simulated.OURS] == pytest.approx([2.0, 2.0])
+    # Errors below the resolution of stamps are equal.
+    assert by_id["probe-simulated/one-busy-loop/peers"].ratio() == 1.0
     assert by_id["probe-simulated/cross-traffic/peers"].samples == {}
 
 
-def test_errors_below_the_resolution_of_the_simulated_stamps_are_equal() -> None:
-    errors = {("idle", "ring"): [1.0], ("idle", "sequential"): [0.0]}
-    by_id = {figure.id: figure for figure in simulated.figures(errors)}
-    assert by_id["probe-simulated/idle/peers"].ratio() == 1.0
+def test_a_backend_that_loses_packets_in_the_simulated_machine_does_not_compete() -> None:
+    measured = _measured({("idle", "ring"): [1, 1], ("idle", "xdp"): [3, 3]})
+    ring = next(turn for turn in measured if turn.sender == "ring")
+    measured[ring][1] = simulated.results(_simulated(2)[1:], 2, [], [])
+    by_id = {figure.id: figure for figure in simulated.figures(measured)}
+    assert by_id["probe-simulated/idle/p99"].samples[simulated.OURS] == pytest.approx([3.0, 3.0])
+    assert dict((row[1], row[2]) for row in simulated.rows(measured) if row[0] == "idle")["xdp"].startswith("**")
