@@ -424,5 +424,6 @@ def page(part: Part, content: Any, why: Any) -> list[str]:
     if others:
         lines += [*table(others, why), ""]
     lines += part.more(content["figures"]) or candidates([one for one in content["figures"] if one.ours is None])
-    notes = sorted({figure.note for figure in content["figures"] if figure.note})
+    # A table may have the same note.
+    notes = sorted({figure.note for figure in content["figures"] if figure.note} - set(lines))
     return lines + [line for note in notes for line in (note, "")]

@@ -143,6 +143,17 @@ def test_parts_without_a_page_are_named_and_a_quick_run_is_marked() -> None:
     assert any(line.startswith("Not measured yet: ") and other.title in line for line in lines)
 
 
+def test_a_note_that_a_table_has_is_not_repeated() -> None:
+    part = results_md.Part("x", "Title", "About.", lambda _: ["A table's note.", ""])
+    figures = [
+        Figure(f"x/{note}", "delay", "ms", "ours", {"ours": [1.0]}, note=note)
+        for note in ("A table's note.", "Another.")
+    ]
+    content = {"finished": "2026", "rounds": 3, "machine": {"cheetah": "0"}, "quick": False, "figures": figures}
+    lines = results_md.page(part, content, {})
+    assert [lines.count(note) for note in ("A table's note.", "Another.")] == [1, 1]
+
+
 def test_equal_candidates_without_a_table_of_their_own_have_rows() -> None:
     part = results_md.Part("x", "Title", "About.")
     figure = Figure("x/1", "delay 0 ms", "MiB/s", None, {"one": [1.0, 2.0, 3.0], "two": [4.0]})
