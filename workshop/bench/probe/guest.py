@@ -19,7 +19,7 @@ from cheetah.bench.process import run
 DIR = os.path.join(OUT_DIR, "guest")
 MODULES = ("sch_fq", "sch_etf", "veth")
 BUSYBOX = "/bin/busybox"
-APPLETS = ("cat", "echo", "grep", "insmod", "mkdir", "mount", "poweroff", "seq", "sed", "sh", "sleep")
+APPLETS = ("cat", "echo", "grep", "insmod", "mkdir", "mount", "poweroff", "seq", "sed", "sh", "sleep", "time")
 PROGRAMS = ("ip", "tc")
 BOOT_LIMIT_S = 180.0
 MEMORY_MIB = 1024

@@ -50,6 +50,8 @@ UDP, DESTINATION_PORT = 17, slice(36, 38)
 LOADS = ("idle", "one busy loop", "two busy loops", "cross traffic")
 # What a sender says of a train: how long the host took the processor away, and the verdict of its self-check.
 CHECK = re.compile(r'@(\d+) train "?(host|verdict)"?[: ]+"?(\w+)')
+# The user and system time of a sender, from its start to its end, in seconds.
+PROCESSOR = re.compile(r"@(\d+) processor ([\d.]+) ([\d.]+)")
 # The queue discipline that a sender needs, and its command; `$PORT` and the numbers follow.
 SENDERS = {
     "txtime-fq": ("fq", "ours txtime"),
@@ -69,7 +71,8 @@ NOTE = (
 )
 BEST_NOTE = (
     "Of all rounds. The best backend under each load by the median of its p99 of each round, and those equal to it, are bold. “best of cheetah "
-    "probe” is the best one there."
+    "probe” is the best one there. Processor time is the median over the rounds of the sender's user and system time from its start to its "
+    "end; the least of a backend is bold, too."
 )
 MACHINE = guest.Machine(
     options=("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1", "-cpu", "max"),
@@ -85,22 +88,25 @@ for module in sch_fq sch_etf e1000; do insmod /modules/$module.ko; done
 for try in $(seq 100); do grep -q 1 /sys/class/net/eth0/carrier && break; sleep 0.1; done
 /bin/ip address add ADDRESS/24 dev eth0
 /bin/ip neigh replace SINK lladdr MAC dev eth0
+timed() { time -o /tmp/processor -f "%U %S" "$@"; }
 ours() {
-    cheetah --json probe SINK --send train:PACKETS@GAPus --port $PORT --packet-bytes BYTES \\
+    timed cheetah --json probe SINK --send train:PACKETS@GAPus --port $PORT --packet-bytes BYTES \\
         --repeat TRAINS --again 0 --interval 20ms --rate-max 1000000 --packets-max 1000000 --backend $1 2>&1
 }
-theirs() { bench-packets $1 SINK:$PORT BYTES PACKETS GAP000 TRAINS 20000 2>&1; }
+theirs() { timed bench-packets $1 SINK:$PORT BYTES PACKETS GAP000 TRAINS 20000 2>&1; }
 turn() {
     PORT=$1; qdisc=$2; shift 2
     /bin/tc qdisc replace dev eth0 root $qdisc || echo "@$PORT problem tc refuses $qdisc"
     # That a train was not accepted is no problem.
     "$@" >/tmp/sent || grep -q "trains left on time" /tmp/sent || sed "s/^/@$PORT problem /" /tmp/sent
-    grep -o -E '^host [0-9]+|"host":[0-9]+|"verdict":"[a-z]+"' /tmp/sent | sed "s/^/@$PORT train /" >>/tmp/trains
+    grep -o -E '^host [0-9]+|"host":[0-9]+|"verdict":"[a-z]+"' /tmp/sent | sed "s/^/@$PORT train /" >>/tmp/said
+    # The first line may be that it failed.
+    grep '^[0-9]' /tmp/processor | sed "s/^/@$PORT processor /" >>/tmp/said
 }
 burn() { while :; do :; done; }
 TURNS
 # Not before: the console would disturb the next sender. It takes a while to print.
-cat /tmp/trains
+cat /tmp/said
 sleep 1
 poweroff -f
 """
@@ -178,6 +184,11 @@ def read_checks(console: str) -> dict[tuple[int, str], list[str]]:
     for port, what, word in CHECK.findall(console):
         said.setdefault((int(port), what), []).append(word)
     return said
+
+
+def read_processor_ms(console: str) -> dict[int, float]:
+    """Returns the processor time of senders, by the port that they sent to."""
+    return {int(port): 1000 * (float(user) + float(system)) for port, user, system in PROCESSOR.findall(console)}
 
 
 def in_trains(left: Sequence[int], trains: int) -> list[list[int]]:
@@ -260,24 +271,41 @@ def medians_us(measured: Mapping[Turn, Sequence[TrainResults]], load: str) -> di
     return found
 
 
-def rows(measured: Mapping[Turn, Sequence[TrainResults]]) -> list[list[str]]:
+def rows(
+    measured: Mapping[Turn, Sequence[TrainResults]], processor_ms: Mapping[Turn, Sequence[float]]
+) -> list[list[str]]:
     """Returns the table's rows, one a sender under a load, then how often each backend is the best."""
     made = []
-    wins = {sender: 0 for sender in SENDERS if sender not in PEERS}
+    backends = [sender for sender in SENDERS if sender not in PEERS]
+    most_exact, least_work = ({sender: 0 for sender in backends} for _ in range(2))
     for load in LOADS:
-        winners = best({sender: value for sender, value in medians_us(measured, load).items() if sender in wins})
+        late_us = medians_us(measured, load)
+        work_ms = {
+            turn.sender: statistics.median(all_ms)
+            for turn, all_ms in processor_ms.items()
+            if turn.load == load and all_ms
+        }
+        exact = best({sender: late_us.get(sender) for sender in backends})
+        least = best({sender: work_ms.get(sender) for sender in backends})
         for turn, rounds in measured.items():
             if turn.load == load:
-                first, *others = three(functools.reduce(TrainResults.__add__, rounds), _spread)
-                is_best = turn.sender in winners
-                made.append([load, turn.sender, f"**{first}**" if is_best else first, *others])
-        for sender in winners:
-            wins[sender] += 1
-    return made + [["loads under which it is the best", sender, str(count), "", ""] for sender, count in wins.items()]
+                cells = three(functools.reduce(TrainResults.__add__, rounds), _spread)
+                work = short(work_ms[turn.sender]) if turn.sender in work_ms else ""
+                if turn.sender in exact:
+                    cells[0] = f"**{cells[0]}**"
+                if turn.sender in least:
+                    work = f"**{work}**"
+                made.append([load, turn.sender, *cells, work])
+        for wins, winners in ((most_exact, exact), (least_work, least)):
+            for sender in winners:
+                wins[sender] += 1
+    for what, wins in (("the best", most_exact), ("the one with the least processor time", least_work)):
+        made += [[f"loads under which it is {what}", sender, str(count), "", "", ""] for sender, count in wins.items()]
+    return made
 
 
-def _round(trains: int) -> tuple[dict[Turn, TrainResults], str]:
-    """Simulates once; returns the trains of each turn, and how much cross traffic there was."""
+def _round(trains: int) -> tuple[dict[Turn, TrainResults], dict[int, float], str]:
+    """Simulates once; returns the trains of each turn, the senders' processor time, and how much cross traffic there was."""
     departures, console = simulate(trains)
     for line in console.splitlines():
         if " problem " in line:
@@ -287,20 +315,23 @@ def _round(trains: int) -> tuple[dict[Turn, TrainResults], str]:
     for turn in turns():
         hosts, verdicts = (said.get((turn.port, what), []) for what in ("host", "verdict"))
         sent[turn] = results(departures.get(turn.port, []), trains, hosts, verdicts)
-    return sent, cross_traffic(departures.get(CROSS_PORT, []))
+    return sent, read_processor_ms(console), cross_traffic(departures.get(CROSS_PORT, []))
 
 
 def measure(settings: Settings) -> list[Figure]:
     """Simulates in each round: the clock is exact, but where ticks and other work fall differs from start to start."""
     measured: dict[Turn, list[TrainResults]] = {turn: [] for turn in turns()}
+    processor_ms: dict[Turn, list[float]] = {turn: [] for turn in turns()}
     cross = ""
     for number in range(settings.rounds):
-        sent, cross = _round(2 if settings.quick else 20)
+        sent, used_ms, cross = _round(2 if settings.quick else 20)
         for turn, found in sent.items():
             measured[turn].append(found)
+            if turn.port in used_ms:
+                processor_ms[turn].append(used_ms[turn.port])
         print(f"  simulated {number + 1} of {settings.rounds}", flush=True)
-    heads = ["load", "sender", *(f"error p50 / p99 / largest, {head}" for head in TRAINS)]
-    table = Table(f"Simulated: gaps of {GAP_US} µs (µs)", heads, rows(measured), f"{BEST_NOTE} {cross}")
+    heads = ["load", "sender", *(f"error p50 / p99 / largest, {head}" for head in TRAINS), "processor time (ms)"]
+    table = Table(f"Simulated: gaps of {GAP_US} µs (µs)", heads, rows(measured, processor_ms), f"{BEST_NOTE} {cross}")
     save([table], [], PART)
     print("\n".join(table.lines()), flush=True)
     return figures(measured)

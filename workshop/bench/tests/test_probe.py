@@ -271,6 +271,9 @@ def test_what_senders_of_the_simulated_machine_say_belongs_to_their_trains() -> 
         (41_000, "verdict"): ["accepted"],
         (41_001, "host"): ["25000"],
     }
+    assert simulated.read_processor_ms("x\n@41000 processor 0.12 0.03\n@41001 problem no\n") == {
+        41_000: pytest.approx(150.0)
+    }
     sent = simulated.results(_simulated(2), 2, ["0", "25000"], ["accepted", "spoiled"])
     assert [sent.count(which) for which in Which] == ["2", "1", "1"]
     # Fewer words than trains.
@@ -298,10 +301,19 @@ def test_the_best_backends_of_the_simulated_machine_are_bold_and_counted() -> No
     measured = _measured(
         {("idle", "xdp"): [1, 30, 30], ("idle", "ring"): [1, 1, 9], ("idle", "spin + sendto"): [0, 0, 0]}
     )
-    rows = {(row[0], row[1]): row[2] for row in simulated.rows(measured)}
+    used = {turn: [200.0, 300.0] if turn.sender == "ring" else [40.0, 90.0] for turn in measured}
+    rows = {(row[0], row[1]): row[2] for row in simulated.rows(measured, used)}
     assert rows["idle", "ring"].startswith("**") and rows["idle", "xdp"] == "0 / 30.0 / 30.0 (6)"
     assert not rows["idle", "spin + sendto"].startswith("**")
     assert [rows["loads under which it is the best", name] for name in ("ring", "xdp")] == ["1", "0"]
+    assert [
+        rows["loads under which it is the one with the least processor time", name] for name in ("ring", "xdp")
+    ] == ["0", "1"]
+    assert {row[1]: row[5] for row in simulated.rows(measured, used) if row[0] == "idle"} == {
+        "xdp": "**65.0**",
+        "ring": "250",
+        "spin + sendto": "65.0",
+    }
     assert simulated.cross_traffic([0, 1_000_000, 2_000_000]).startswith("Cross traffic is 1,000 packets")
     assert "failed" in simulated.cross_traffic([])
 
@@ -326,4 +338,4 @@ def test_a_backend_that_loses_packets_in_the_simulated_machine_does_not_compete(
     measured[ring][1] = simulated.results(_simulated(2)[1:], 2, [], [])
     by_id = {figure.id: figure for figure in simulated.figures(measured)}
     assert by_id["probe-simulated/idle/p99"].samples[simulated.OURS] == pytest.approx([3.0, 3.0])
-    assert dict((row[1], row[2]) for row in simulated.rows(measured) if row[0] == "idle")["xdp"].startswith("**")
+    assert dict((row[1], row[2]) for row in simulated.rows(measured, {}) if row[0] == "idle")["xdp"].startswith("**")
