@@ -6,10 +6,10 @@ from typing import Any
 from bench.tools import cheetah
 from cheetah.bench import machine
 
-# A program, and the command that prints its version.
 YARA_X_VERSION = """\
 from importlib.metadata import distributions
 print(next((found.version for found in distributions(name="yara-x")), "not installed"))"""
+# A program, and the command that prints its version.
 PROGRAMS = (
     ("nbdkit", ["nbdkit", "--version"]),
     ("qemu-nbd", ["qemu-nbd", "--version"]),
