@@ -127,8 +127,8 @@ def test_a_node_that_is_killed_is_shown_so_within_two_seconds(binary: str, brows
             node.kill()
             node.wait(PATIENCE_S)
     print(f"shown after {', '.join(f'{one:.2f}' for one in took_s)} s")
-    # When one is shown, all were asked just now, so the next is asked as late as can be. That this machine is busy for a
-    # while is no fault of the page: one of four counts.
+    # When one is shown, all were asked just now, so the next is asked as late as can be. That this machine is busy for a while
+    # is no fault of the page: one of four counts.
     assert min(took_s[1:]) <= SHOWN_S
 
 
