@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import ssl
 import subprocess
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,3 +174,38 @@ def test_a_browser_shows_zeros_verified_slices_and_links_beside_their_measured_c
     finally:
         node.kill()
         node.wait(PATIENCE_S)
+
+
+def asked(address: str, path: str, room: Path, member: str | None, **headers: str) -> int:
+    """The status of the answer that a member of a room gets by its certificate, or a stranger without one."""
+    url = urllib.parse.urlsplit(address)
+    trust = ssl.create_default_context(cafile=str(room / "analyst/ca-cert.pem"))
+    if member:
+        trust.load_cert_chain(room / member / "client-cert.pem", room / member / "client-key.pem")
+    connection = http.client.HTTPSConnection("localhost", url.port, timeout=PATIENCE_S, context=trust)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_beyond_loopback_the_page_is_for_members_of_the_room_that_may_read_drives(binary: str, tmp_path: Path) -> None:
+    desk = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    env = os.environ | desk
+    run(binary, "room", "init", "lab", env=env)
+    for role in ("analyst", "node"):
+        run(binary, "room", "export", tmp_path / role, "--role", role, "--name", f"the-{role}", env=env)
+    watch = Watch(binary, listen="0.0.0.0:0", **desk)
+    try:
+        secret = {"Authorization": f"Bearer {watch.url.split('#')[1]}"}
+        assert watch.url.startswith("https://")
+        assert asked(watch.url, "/", tmp_path, "analyst") == 200
+        assert asked(watch.url, "/picture", tmp_path, "analyst", **secret) == 200
+        assert asked(watch.url, "/picture", tmp_path, "analyst") == 401
+        for path in ("/", "/picture", "/events"):
+            assert asked(watch.url, path, tmp_path, "node", **secret) == 403
+            with pytest.raises(OSError):
+                asked(watch.url, path, tmp_path, None, **secret)
+    finally:
+        watch.close()

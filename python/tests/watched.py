@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -18,10 +19,13 @@ from conftest import PATIENCE_S
 class Watch:
     """`cheetah watch`, and its page."""
 
-    def __init__(self, binary: str, *argv: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, binary: str, *argv: str, folder: Path | None = None, listen: str = "127.0.0.1:0", **environment: str
+    ) -> None:
         # A machine that is killed refuses at once. One that is only slow, because this machine is busy, does not count as silent.
-        words = [binary, "--json", "watch", "--listen", "127.0.0.1:0", "--timeout", "60", *argv]
-        self.child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
+        words = [binary, "--json", "watch", "--listen", listen, "--timeout", "60", *argv]
+        env = os.environ | environment
+        self.child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=env)
         assert self.child.stdout
         self.url = str(json.loads(self.child.stdout.readline())["url"])
 
