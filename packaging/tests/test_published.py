@@ -5,9 +5,11 @@ CHEETAH_RELEASE names the folder of the release. packaging/chroot makes the syst
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +106,17 @@ def test_the_package_for_fedora_gives_every_verb_to_a_bare_system(
 
 def test_lintian_finds_nothing_wrong_with_the_published_package(release: Path) -> None:
     run(program("lintian"), "--allow-root", "--fail-on", "error,warning", only(release, "*.deb"), timeout_s=LINTIAN_S)
+
+
+def test_the_binary_names_the_crates_that_it_is_linked_with(release: Path, tmp_path: Path) -> None:
+    # Where `cargo audit bin` looks, by the sections of ELF.
+    listed = tmp_path / "listed"
+    run(program("objcopy"), "--dump-section", f".dep-v0={listed}", only(release, "cheetah-*-linux"), os.devnull)
+    packages = json.loads(zlib.decompress(listed.read_bytes()))["packages"]
+    crates = {crate["name"] for crate in packages if crate.get("kind") != "build"}
+    bill = json.loads(only(release, "*.cdx.json").read_text())
+    known = {part["name"] for part in [bill["metadata"]["component"], *bill["components"]]}
+    assert {"cheetah", "tokio", "zstd-sys"} <= crates and crates <= known, crates - known
 
 
 @bare
