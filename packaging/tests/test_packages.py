@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -137,3 +138,7 @@ def test_the_packages_have_the_licences_of_what_is_linked() -> None:
     listed = {line.partition(" ")[0] for line in licences.split("\n\n")[1].splitlines()}
     assert set(LINKED) <= listed and NOT_LINKED not in listed
     assert "Copyright (c) Tokio Contributors" in licences
+    # Of C code in crates, and of what is no crate.
+    for owner in ("Eric Biggers", "Microsoft Corporation, Daan Leijen", "Rich Felker", "The Rust Project Developers"):
+        assert re.search(rf"Copyright.* {owner}", licences), owner
+    assert "GNU GENERAL PUBLIC LICENSE" not in licences
