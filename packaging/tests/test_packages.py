@@ -53,6 +53,13 @@ def test_lintian_finds_nothing_wrong_with_the_package_for_debian(deb: Path) -> N
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+def test_a_package_without_python_packages_overrides_nothing_of_theirs(deb: Path, tmp_path: Path) -> None:
+    # lintian warns of that only if the binary has its symbols, which the one of these tests has not.
+    run(program("dpkg-deb"), "--extract", deb, tmp_path)
+    overrides = (tmp_path / "usr/share/lintian/overrides" / NAME).read_text()
+    assert "[usr/bin/cheetah]" in overrides and "venv" not in overrides and "Python" not in overrides
+
+
 def test_the_package_for_debian_is_installed_used_and_purged(deb: Path, system: Path, tmp_path: Path) -> None:
     dpkg, chroot = program("dpkg"), (program("chroot"), system)
     run(dpkg, f"--root={system}", "--install", deb)
