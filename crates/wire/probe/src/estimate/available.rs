@@ -5,11 +5,12 @@
 //! for longer than the one before. A [`Search`] bisects for the rate at which queueing begins.
 //!
 //! Bursts of cross traffic that are not much shorter than a train lead to an overestimate, because few trains meet one.
-//! So a second estimate must agree: a queue before a link of capacity C, of which A is available, grows by (R − A) / C of
-//! the time that a train of rate R takes, as in IGI (Hu, Steenkiste, *Evaluation and characterization of available
-//! bandwidth probing techniques*, IEEE JSAC 2003). Its mean over trains is right for bursts as well, but it scatters. The available
-//! bandwidth is not known if both differ, or if the second scatters by more than the error that is allowed. With bursts of
-//! 32 full-sized packets on a quarter of a simulated link, 6 of 60 results are a third too high nevertheless.
+//! So the search is followed by trains at the capacity C itself. A queue before the link, of which A is available, grows by
+//! (R − A) / C of the time that a train of rate R takes, as in IGI (Hu, Steenkiste, *Evaluation and characterization of available
+//! bandwidth probing techniques*, IEEE JSAC 2003). At R = C it does not drain between bursts, so that the mean growth of
+//! many trains is 1 − A / C for bursts as well. Trains are added until [`ERRORS`] standard errors of that mean are less than the error
+//! that is allowed. This is the result. Both estimates must agree; bursts explain that the search found more, but only by as much
+//! as trains scatter.
 
 use super::Arrival;
 use super::stats::{mean, median, sorted, standard_error};
@@ -120,8 +121,15 @@ const ERROR_MAX: f64 = 0.15;
 /// The resolution of a search, as a share of the rates that it looks at, and of the capacity.
 const RESOLUTION: f64 = 0.05;
 const RESOLUTION_OF_CAPACITY: f64 = 1.0 / 256.0;
-/// Trains at rates above this share of the estimate show whether their delays grow as they should.
-const NEAR: f64 = 0.9;
+/// Trains at the capacity, at least and at most.
+pub const FULL_TRAINS: (usize, usize) = (4 * FLEET_TRAINS as usize, 24 * FLEET_TRAINS as usize);
+/// The standard errors by which a mean may be off. They are many, because trains are added until the scatter is small enough, which
+/// favours a small scatter by chance.
+const ERRORS: f64 = 4.0;
+/// The share of trains at the capacity that must have arrived whole. Those with losses met the longest queues.
+const WHOLE: f64 = 0.9;
+/// No more trains are sent if even the largest number would leave an error of more than this multiple of the one that is allowed.
+const HOPELESS: f64 = 1.5;
 
 /// The reason the available bandwidth is not known. Rates are in bits a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -133,11 +141,13 @@ pub enum NotKnown {
         /// Trains at this rate met a queue that grew.
         high: f64,
     },
-    /// Delays begin to grow at this rate, but by more or less than they should beyond it: other traffic comes in bursts.
-    Bursts(f64),
+    /// Delays begin to grow at this rate, but by more or less than they should beyond it, or too unevenly to tell: other traffic
+    /// comes in bursts, or the narrowest link is not the one with the least left.
+    Uneven(f64),
 }
 
-/// A binary search for the available bandwidth. Each step evaluates a fleet of trains at one rate.
+/// A binary search for the available bandwidth, and trains at the capacity after it. Each step evaluates a fleet of trains at one
+/// rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {
     capacity: f64,
@@ -147,20 +157,43 @@ pub struct Search {
     grey: Option<(f64, f64)>,
     /// The upper bound.
     high: f64,
-    /// The rate of each train, and the growth of its delays.
-    growths: Vec<(f64, f64)>,
+    /// Trains sent at the capacity.
+    full: usize,
+    /// The growths of the delays of those that arrived whole.
+    growths: Vec<f64>,
+}
+
+/// What is left of the capacity by the mean growth of delays, in bits a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Left {
+    bits_per_s: f64,
+    /// By how much it may be off.
+    error: f64,
+    /// The standard deviation over trains.
+    scatter: f64,
+}
+
+impl Left {
+    fn is_known(self) -> bool {
+        self.error <= ERROR_MAX * self.bits_per_s
+    }
 }
 
 impl Search {
     /// Starts a search from 0 to the capacity in bits a second.
     #[must_use]
     pub const fn new(capacity: f64) -> Self {
-        Self { capacity, low: 0.0, grey: None, high: capacity, growths: Vec::new() }
+        Self { capacity, low: 0.0, grey: None, high: capacity, full: 0, growths: Vec::new() }
     }
 
-    /// Returns the rate of the next fleet, in bits a second; `None` when the resolution is reached.
+    /// Returns the rate of the next fleet, in bits a second; `None` if no more are needed, or would help.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
+        self.middle().or_else(|| self.needs_full_trains().then_some(self.capacity))
+    }
+
+    /// Returns the middle of what is still to be searched; `None` when the resolution is reached.
+    fn middle(&self) -> Option<f64> {
         let resolution = |to: f64| (RESOLUTION * to).max(RESOLUTION_OF_CAPACITY * self.capacity);
         let wide = |from: f64, to: f64| (to - from > resolution(to)).then_some(f64::midpoint(from, to));
         match self.grey {
@@ -169,8 +202,35 @@ impl Search {
         }
     }
 
-    /// Records the trends of a fleet that was sent at `rate`, and the growths of the delays of its trains.
+    fn needs_full_trains(&self) -> bool {
+        let (least, most) = FULL_TRAINS;
+        if self.full < least {
+            return true;
+        }
+        self.left().is_some_and(|left| {
+            let at_most_trains = left.error * (self.full as f64 / most as f64).sqrt();
+            self.full < most && !left.is_known() && at_most_trains <= HOPELESS * ERROR_MAX * left.bits_per_s
+        })
+    }
+
+    /// Returns what trains at the capacity leave; `None` without enough of them.
+    fn left(&self) -> Option<Left> {
+        let is_whole = self.full > 0 && self.growths.len() as f64 >= WHOLE * self.full as f64;
+        let (growth, error) = mean(&self.growths).zip(standard_error(&self.growths)).filter(|_| is_whole)?;
+        Some(Left {
+            bits_per_s: self.capacity * (1.0 - growth),
+            error: self.capacity * ERRORS * error,
+            scatter: self.capacity * error * (self.growths.len() as f64).sqrt(),
+        })
+    }
+
+    /// Records the trends of a fleet that was sent at `rate`, and the growths of the delays of its trains that arrived whole.
     pub fn note(&mut self, rate: f64, trends: &[Trend], growths: &[f64]) {
+        if self.middle().is_none() {
+            self.full += trends.len();
+            self.growths.extend(growths);
+            return;
+        }
         let share = |trend| trends.iter().filter(|other| **other == trend).count() as f64 / trends.len().max(1) as f64;
         if share(Trend::Increasing) >= FLEET_AGREES {
             self.high = self.high.min(rate);
@@ -182,10 +242,9 @@ impl Search {
         }
         // Newer fleets win over a grey region outside the bounds: the available bandwidth has changed.
         self.grey = self.grey.filter(|(low, high)| *low >= self.low && *high <= self.high);
-        self.growths.extend(growths.iter().map(|growth| (rate, *growth)));
     }
 
-    /// Returns the result so far, if the search and the growth of delays agree to within 15 %.
+    /// Returns the result so far, if it is known to within 15 %.
     ///
     /// # Errors
     ///
@@ -193,17 +252,18 @@ impl Search {
     pub fn available(&self) -> Result<Available, NotKnown> {
         let (low, high) = (self.low, self.high);
         let found = f64::midpoint(low, high);
-        if (high - low) / 2.0 > ERROR_MAX * found {
-            return Err(NotKnown::Range { low, high });
+        let range = NotKnown::Range { low, high };
+        if self.middle().is_some() {
+            return Err(range);
         }
-        let excess = |(rate, growth): &(f64, f64)| growth * self.capacity - (rate - found).max(0.0);
-        let near: Vec<f64> = self.growths.iter().filter(|(rate, _)| *rate >= NEAR * found).map(excess).collect();
-        let confirmed = mean(&near)
-            .zip(standard_error(&near))
-            .is_some_and(|(excess, error)| excess.abs() + error <= ERROR_MAX * found);
-        if !confirmed {
-            return Err(NotKnown::Bursts(found));
+        let left = self.left().ok_or(range)?;
+        let (least, most) = (left.bits_per_s - left.error, left.bits_per_s + left.error);
+        let off = found - left.bits_per_s;
+        if !left.is_known() || (off.abs() > ERROR_MAX * found && !(0.0..=left.scatter).contains(&off)) {
+            return Err(NotKnown::Uneven(found));
         }
-        Ok(Available { bits_per_s: found, low_bits_per_s: low, high_bits_per_s: high })
+        let agree = off.abs() <= ERROR_MAX * found;
+        let (least, most) = if agree { (least.min(low), most.max(high)) } else { (least, most) };
+        Ok(Available { bits_per_s: left.bits_per_s, low_bits_per_s: least, high_bits_per_s: most })
     }
 }

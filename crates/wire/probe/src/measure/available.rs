@@ -8,7 +8,7 @@ use super::prober::Prober;
 use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
-use crate::estimate::available::{FLEET_TRAINS, NotKnown, Search, Trend, growth, trend};
+use crate::estimate::available::{FLEET_TRAINS, FULL_TRAINS, NotKnown, Search, Trend, growth, trend};
 use crate::frame::ETHERNET_BYTES;
 use crate::path::Available;
 use crate::schedule::Pattern;
@@ -18,10 +18,10 @@ use crate::units::BitRate;
 const PACKETS: usize = 48;
 /// The fewest packets of trains that would take longer than this.
 const PACKETS_SLOW: (usize, Duration) = (24, Duration::from_millis(250));
-/// Rates tried at most.
-const RATES_MAX: u32 = 12;
+/// Fleets at most: those of the search, and those at the capacity.
+const FLEETS_MAX: u32 = 12 + FULL_TRAINS.1 as u32 / FLEET_TRAINS;
 /// The time limit.
-const TAKES_MAX: Duration = Duration::from_secs(20);
+const TAKES_MAX: Duration = Duration::from_secs(30);
 /// Idle time after a train, as a multiple of its duration, so that the probes do not load the path themselves.
 const IDLE: u32 = 2;
 
@@ -50,8 +50,8 @@ pub(super) fn measure(
     let capacity = found.capacity.bits_per_s;
     let mut search = Search::new(capacity);
     let until = Nanos::now() + TAKES_MAX;
-    let (mut rates, mut ended) = (0, Ok(()));
-    while let Some(rate) = search.rate().filter(|_| rates < RATES_MAX) {
+    let (mut fleets, mut ended) = (0, Ok(()));
+    while let Some(rate) = search.rate().filter(|_| fleets < FLEETS_MAX) {
         match fleet(wire, prober, options, found.ip_bytes, rate, until) {
             Ok(Some(Fleet { trends, growths, silent })) if silent * 2 <= trends.len() => {
                 search.note(rate, &trends, &growths);
@@ -73,8 +73,8 @@ pub(super) fn measure(
                 break;
             }
         }
-        rates += 1;
-        wire.watch.progress(Aspect::Available, rates, RATES_MAX);
+        fleets += 1;
+        wire.watch.progress(Aspect::Available, fleets, FLEETS_MAX);
     }
     let found = search.available().map_err(|why| problems.push(reason(why)));
     (found.ok(), ended)
@@ -86,9 +86,9 @@ fn reason(why: NotKnown) -> String {
             let (low, high) = (BitRate(low), BitRate(high));
             format!("The available bandwidth is not known more precisely than that it is between {low} and {high}.")
         }
-        NotKnown::Bursts(rate) => format!(
-            "The available bandwidth is not known: delays begin to grow at {}, but beyond that not as they should, because \
-             other traffic comes in bursts.",
+        NotKnown::Uneven(rate) => format!(
+            "The available bandwidth is not known: delays begin to grow at {}, but beyond that not as they should. Other traffic \
+             comes in bursts, or the narrowest link is not the one with the least left.",
             BitRate(rate)
         ),
     }
