@@ -52,6 +52,12 @@ def lists_an_image(cheetah: Path, folder: Path, image: Path) -> None:
     assert (folder / "out/report.html").is_file()
 
 
+def starts_bench(cheetah: Path) -> None:
+    """Runs a benchmark without its arguments, which it must say itself."""
+    said = subprocess.run([cheetah, "bench", "storage"], env=bare(), capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "runs in Python" not in said.stderr, said.stderr
+
+
 def disk(folder: Path) -> Path:
     """An image with a file system and a file."""
     (folder / "files").mkdir()
@@ -83,10 +89,7 @@ def test_pip_install_of_the_wheel_gives_every_verb(wheel: Path, tmp_path: Path) 
     elsewhere.mkdir()
     (elsewhere / "cheetah").symlink_to(environment / "bin/cheetah")
     lists_an_image(elsewhere / "cheetah", tmp_path, disk(tmp_path))
-    said = subprocess.run(
-        [elsewhere / "cheetah", "bench", "storage"], env=bare(), capture_output=True, text=True, check=False
-    )
-    assert said.returncode == 2 and "runs in Python" not in said.stderr, said.stderr
+    starts_bench(elsewhere / "cheetah")
     code = "import cheetah, sys; print(cheetah.open(sys.argv[1]).size)"
     assert run(environment / "bin/python", "-c", code, tmp_path / "disk.raw", cwd=tmp_path) == f"{4 << 20}\n"
 
@@ -123,6 +126,10 @@ def test_make_install_gives_every_verb_also_in_another_place(wheel: Path, stripp
     # A package is made in one place, and installed in another.
     prefix = Path(shutil.move(tmp_path / "stage/opt", tmp_path / "opt"))
     lists_an_image(prefix / "bin/cheetah", tmp_path, disk(tmp_path))
+    starts_bench(prefix / "bin/cheetah")
+    for name in ("lib/systemd/system/cheetah-node.service", "lib/udev/rules.d/59-cheetah.rules"):
+        assert (prefix / name).is_file()
+    assert (prefix / "share/bash-completion/completions/cheetah").is_file()
     assert {path.name for path in (prefix / "lib/cheetah/venv/bin").iterdir()} <= {
         "python",
         "python3",
