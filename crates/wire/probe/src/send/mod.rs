@@ -22,7 +22,7 @@ pub use crate::os::send::open;
 /// Most packets one train may have.
 pub const PACKETS_MAX: usize = crate::schedule::PACKETS_MAX;
 
-/// A sending backend, best first.
+/// A sending backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
     /// The kernel holds packets until they are due, in the ETF queue discipline (`SO_TXTIME`, `CLOCK_TAI`).
