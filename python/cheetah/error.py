@@ -1,9 +1,11 @@
 """The error that opening a source raises."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-_KIND_OF = {1: "failed", 2: "misuse", 3: "evidence"}
+KIND_OF = {1: "failed", 2: "misuse", 3: "evidence"}
+"""The kind of an error of which no more is known than its exit code."""
 
 
 class Error(OSError):
@@ -11,9 +13,9 @@ class Error(OSError):
 
     `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. `kind` says it in a word:
     `failed`, `misuse`, `evidence`, `device`, `unsupported`, or what is known of a node (`refused`, `unreachable`, `silent`, `restarted`,
-    `lost`). `steps` are the names of the next steps that the text ends with, as in the table of the guide. Where the system
-    refuses the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,
-    IsADirectoryError or NotADirectoryError.
+    `lost`). `next` holds the next steps that the text ends with, as answers for programs have them, and `steps` their names, as in
+    the table of the guide. Where the system refuses the source's path, `errno` and `filename` are set, and the error is also a
+    FileNotFoundError, PermissionError, IsADirectoryError or NotADirectoryError.
     """
 
     def __new__(
@@ -25,7 +27,7 @@ class Error(OSError):
         kind: str | None = None,
         steps: Sequence[str] = (),
     ) -> "Error":
-        """Chooses the class by `errno`, as OSError does."""
+        """Chooses the class by `errno`, as OSError does. Each of `steps` is a next step as JSON."""
         refused = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
         words = (sentence,) if errno is None else (errno, sentence, filename)
         return super().__new__(refused or cls, *words)
@@ -41,9 +43,10 @@ class Error(OSError):
     ):
         super().__init__()
         self.exit_code = exit_code
-        self.kind = kind or _KIND_OF[exit_code]
-        self.steps = tuple(steps)
-        self._given = sentence, exit_code, errno, filename, self.kind, self.steps
+        self.kind = kind or KIND_OF[exit_code]
+        self.next: tuple[dict[str, Any], ...] = tuple(map(json.loads, steps))
+        self.steps = tuple(step["step"] for step in self.next)
+        self._given = sentence, exit_code, errno, filename, self.kind, tuple(steps)
 
     def __str__(self) -> str:
         return self._given[0]

@@ -8,8 +8,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from cheetah.error import KIND_OF, Error
 from cheetah.page.visible import plain
 from cheetah.path_text import printable
 
@@ -132,6 +133,20 @@ def _print(text: str) -> None:
         print(" " * (len(line) - len(body)) + plain(body, LINE_CHARS_MAX), file=sys.stderr)
 
 
-def answer(text: str, code: int) -> None:
-    """Prints an error to stdout, as JSON."""
-    print(json.dumps({"error": printable(text), "exit_code": code}))
+def fail(text: str, code: int, as_json: bool, error: BaseException | None = None) -> int:
+    """Prints an error to stderr and, with `as_json`, to stdout as well; returns the exit code."""
+    complain(text)
+    if as_json:
+        answer(text, code, error)
+    return code
+
+
+def answer(text: str, code: int, error: BaseException | None = None) -> None:
+    """Prints an error to stdout, as JSON of docs/reference/json/failed.json. An exception knows its kind and its next steps
+    if it is a `cheetah.Error`; the kind of others follows from the exit code."""
+    failed: dict[str, Any] = {"error": printable(text), "exit_code": code, "kind": KIND_OF[code]}
+    if isinstance(error, Error):
+        failed["kind"] = error.kind
+        if error.next:
+            failed["next"] = list(error.next)
+    print(json.dumps(failed))

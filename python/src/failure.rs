@@ -33,7 +33,7 @@ pub fn of(error: &cheetah_error::Error) -> PyErr {
 }
 
 fn raised(error: &cheetah_error::Error, errno: Option<i32>, path: Option<String>) -> PyErr {
-    let steps: Vec<String> = error.steps().iter().map(Next::name).collect();
+    let steps: Vec<String> = error.steps().iter().map(Next::record).collect();
     let sentence = cheetah_words::sentence(error);
     Error::new_err((sentence, error.exit_code(), errno, path, error.kind().name(), steps))
 }

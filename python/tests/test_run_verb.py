@@ -151,8 +151,10 @@ def test_the_verb_says_how_each_part_ended_and_fails_if_one_did(image: Path, bin
     printed, complaint = ended.communicate(timeout=PATIENCE_S)
     lines = [json.loads(line) for line in printed.splitlines()]
     assert {(line["number"], line["exit_code"]) for line in lines if line.get("event") == "part"} == {(1, 1), (2, 2)}
-    assert lines[-1] == {"out": str(out), "parts": 2, "failed": [1, 2]}
+    assert lines[-2] == {"out": str(out), "parts": 2, "failed": [1, 2]}
+    assert (lines[-1]["exit_code"], lines[-1]["kind"]) == (1, "failed")
     assert ended.returncode == 1 and "2 of 2 parts failed (1, 2)" in complaint
+    assert "2 of 2 parts failed (1, 2)" in lines[-1]["error"]
     for asked in (["run", image, "--out", out], ["run", image, "--", "true"]):
         refused = verb(binary, *asked)
         refused.communicate(timeout=PATIENCE_S)

@@ -13,6 +13,7 @@ from cheetah.bench import compare, machine, results, verbs
 from cheetah.bench.failure import BenchError, Misuse, Refused
 from cheetah.bench.gather import FAILED, MISUSED, REFUSED, ResultCollector, render
 from cheetah.bench.storage.settings import Settings
+from cheetah.error import Error
 from cheetah.page.visible import plain
 from cheetah.path_text import to_text
 
@@ -27,13 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _do(words)
     except Misuse as error:
-        return _complain(str(error), MISUSED, as_json)
+        return options.fail(str(error), MISUSED, as_json)
     except Refused as error:
-        return _complain(str(error), REFUSED, as_json)
+        return options.fail(str(error), REFUSED, as_json)
     except (BenchError, OSError) as error:
-        return _complain(options.sentence(error), FAILED, as_json)
+        code = error.exit_code if isinstance(error, Error) else FAILED
+        return options.fail(options.sentence(error), code, as_json, error)
     except KeyboardInterrupt:
-        return _complain("interrupted; all that the run had started has been stopped", FAILED, as_json)
+        return options.fail("interrupted; all that the run had started has been stopped", FAILED, as_json)
 
 
 def _do(words: list[str]) -> int:
@@ -143,10 +145,3 @@ def _machine() -> dict[str, str]:
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _complain(sentence: str, code: int, as_json: bool) -> int:
-    options.complain(sentence)
-    if as_json:
-        options.answer(sentence, code)
-    return code

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cheetah import options
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.results import Part, Results
@@ -69,6 +70,9 @@ class ResultCollector:
             ]
             answer: dict[str, Any] = {key: to_text(path) for key, path in paths.items()}
             print(json.dumps({"event": "done", **answer, "parts": parts, "exit_code": self.code}))
+            if self.code:
+                problems = [f"{part['part']}: {part['problem']}" for part in self._measured if part.get("problem")]
+                options.answer("; ".join(problems) or "not all was measured; the results say why", self.code)
             return self.code
         show(self._measured)
         print(to_text(paths["report"]))

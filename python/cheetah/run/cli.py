@@ -29,17 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, command = divided(words)
     given = _parser().parse(own)
     if not command:
-        return _complain("say which program to run, after --", MISUSED, given.json)
+        return options.fail("say which program to run, after --", MISUSED, given.json)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(given, tuple(command))
     except Misuse as error:
-        return _complain(str(error), MISUSED, given.json)
+        return options.fail(str(error), MISUSED, given.json)
     except KeyboardInterrupt:
-        return _complain("interrupted; the same command runs what is missing", FAILED, given.json)
+        return options.fail("interrupted; the same command runs what is missing", FAILED, given.json)
     except OSError as error:
         code = error.exit_code if isinstance(error, Error) else FAILED
-        return _complain(options.sentence(error), code, given.json)
+        return options.fail(options.sentence(error), code, given.json, error)
 
 
 def divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -81,9 +81,8 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     if not failed:
         return 0
     numbers = ", ".join(map(str, failed))
-    return _complain(
-        f"{len(failed)} of {len(outcomes)} parts failed ({numbers}); the same command runs them again", FAILED, False
-    )
+    sentence = f"{len(failed)} of {len(outcomes)} parts failed ({numbers}); the same command runs them again"
+    return options.fail(sentence, FAILED, given.json)
 
 
 def _shown(outcome: Outcome) -> dict[str, object]:
@@ -124,10 +123,3 @@ def _count(most: int) -> Callable[[str], int]:
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _complain(sentence: str, code: int, as_json: bool) -> int:
-    options.complain(sentence)
-    if as_json:
-        options.answer(sentence, code)
-    return code

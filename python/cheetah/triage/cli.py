@@ -53,22 +53,24 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Shar
             command = ["cheetah", "triage", *map(path_text.typed_to_text, words)]
             code, summary = Run(settings, tell, command, opened).go()
     except Misuse as error:
-        return _complain(str(error), MISUSED, settings.json)
+        return options.fail(str(error), MISUSED, settings.json)
     except KeyboardInterrupt:
-        return _complain("interrupted; the same command resumes the run", FAILED, settings.json)
+        return options.fail("interrupted; the same command resumes the run", FAILED, settings.json)
     except OSError as error:
         code = error.exit_code if isinstance(error, Error) else FAILED
         again = f"; {space.AGAIN}" if error.errno == errno.ENOSPC else ""
-        return _complain(f"{options.sentence(error)}{again}", code, settings.json)
+        return options.fail(f"{options.sentence(error)}{again}", code, settings.json, error)
     if settings.json:
         print(json.dumps(summary))
     else:
         print(path_text.to_text(os.path.join(settings.out, "report.html")))
     if not summary["complete"]:
         why = "interrupted" if code == FAILED else f"stopped: {summary['problems'][0]['sentence']}"
-        return _complain(
-            f"{why}; the same command resumes the run, and {settings.out} holds what was found so far", code, False
-        )
+        again = f"{why}; the same command resumes the run, and {settings.out} holds what was found so far"
+        return options.fail(again, code, settings.json)
+    if code and settings.json:
+        # The report says so to people.
+        options.answer("not all could be read; the summary names the problems and the gaps", code)
     return code
 
 
@@ -176,11 +178,4 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 
 def _misuse(sentence: str, as_json: bool) -> NoReturn:
-    sys.exit(_complain(sentence, MISUSED, as_json))
-
-
-def _complain(sentence: str, code: int, as_json: bool) -> int:
-    options.complain(sentence)
-    if as_json:
-        options.answer(sentence, code)
-    return code
+    sys.exit(options.fail(sentence, MISUSED, as_json))

@@ -30,7 +30,14 @@ logs go to stderr.
 Names say the unit: `_bytes`, `_s` (seconds), `_ms`, `_us`, `_ns`, `_bits_per_s`. Later versions may add fields, so ignore those
 that you do not know.
 
-The answers of `triage` and `bench` are on the pages of these verbs.
+`triage`, `run` and `bench` have no schema of their own, and a failure is [failed](json/failed.json) there, too:
+
+* `triage` prints its progress, as objects with the field `progress` only, and at the end the content of
+  [`summary.json`](../guide/triage.md#results). If not all could be read, or it was stopped, `failed` follows.
+* `run` prints the event `part` for each part that ended: `number`, `begin`, `end`, `host`, `exit_code`, `seconds`, `problem`,
+  `left_out`. At the end, `out` is the folder, `parts` the number of parts, and `failed` lists those that failed.
+* `bench storage` prints its progress as `triage` does, and at the end the event `done`: `results`, `csv` and `report` are paths,
+  and `parts` lists what was measured. `bench compare` prints the difference of two runs, and `bench report` the path of the `report`.
 
 <!-- Generated from crates/desk/cheetah/src/answers. To write it again: UPDATE=1 cargo test -p cheetah reference -->
 

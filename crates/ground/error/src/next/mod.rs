@@ -82,12 +82,6 @@ impl Next {
         }
     }
 
-    /// The name of the step in JSON.
-    pub fn name(&self) -> String {
-        let step = serde_json::to_value(self).unwrap_or_default();
-        step.get("step").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
-    }
-
     /// Whether all names in it are short and safe to print.
     fn can_be_shown(&self) -> bool {
         let fields = serde_json::to_value(self).unwrap_or_default();
@@ -95,7 +89,7 @@ impl Next {
         names.all(|name| name.chars().take(NAME_CHARS_MAX + 1).count() <= NAME_CHARS_MAX && !name.contains(is_control))
     }
 
-    /// The step as JSON, for an event of the log.
+    /// The step as JSON, for an event of the log and for Python.
     pub fn record(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
