@@ -70,7 +70,7 @@ impl Ledger {
             && !self.has_warned.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
-                "the head of the custody log is not in your ledger {}, so `verify` cannot tell there whether the log's end \
+                "the head of the custody log is not in your ledger {}, so nothing there will show whether the log's end \
                  was cut off: {error}",
                 self.directory.display()
             );

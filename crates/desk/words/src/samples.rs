@@ -111,6 +111,7 @@ fn drive() -> Vec<Drive> {
         Drive::LeaveOutKeep,
         Drive::Verify,
         Drive::SeeVerify,
+        Drive::SeeDifferences,
         Drive::NameDriveFile,
         Drive::FindDriveFile,
         Drive::DestroyFirst { path: "PATH".into() },

@@ -20,6 +20,7 @@ pub(super) fn clause(step: &Drive) -> Cow<'static, str> {
         Drive::LeaveOutKeep => "leave out --keep".into(),
         Drive::Verify => "`cheetah verify` compares its image with the digests made at load".into(),
         Drive::SeeVerify => "see cheetah verify".into(),
+        Drive::SeeDifferences => "`cheetah verify` names each range that differs".into(),
         Drive::NameDriveFile => "name the file that `cheetah create` wrote".into(),
         Drive::FindDriveFile => "get it from its examiner, or name the drive by its room, as in lab:case42; `cheetah create` makes a new one".into(),
         Drive::DestroyFirst { path } => format!("choose another name, or `cheetah destroy {path}` first").into(),

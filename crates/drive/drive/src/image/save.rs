@@ -120,21 +120,20 @@ fn check_chunks(differing: &[ByteRange]) -> Result<()> {
     if differing.len() > RANGES_SHOWN_MAX {
         named.push(format!("and {} more", differing.len() - RANGES_SHOWN_MAX));
     }
-    Err(Error::evidence(format!(
-        "what was read differs from what was loaded, in {}; nothing was saved, run verify to see all of it",
-        named.join(", ")
-    )))
+    let ranges = named.join(", ");
+    let sentence = format!("what was read differs from what was loaded, in {ranges}; nothing was saved");
+    Err(Error::evidence(sentence).next(next::Drive::SeeDifferences))
 }
 
 fn check_expected(hashes: &Hashes, expected: &Hashes) -> Result<()> {
     let differs = hashes.iter().find(|(kind, digest)| expected.get(*kind).is_some_and(|other| other != *digest));
     differs.map_or(Ok(()), |(kind, digest)| {
-        Err(Error::evidence(format!(
-            "the {} of what was read is {digest}, not the {} recorded at load; nothing was saved, run verify to see \
-             which ranges differ",
+        let sentence = format!(
+            "the {} of what was read is {digest}, not the {} recorded at load; nothing was saved",
             kind.name(),
             expected.get(kind).unwrap_or_default()
-        )))
+        );
+        Err(Error::evidence(sentence).next(next::Drive::SeeDifferences))
     })
 }
 

@@ -46,6 +46,8 @@ pub enum Drive {
     Verify,
     /// More of the kind follows without a message.
     SeeVerify,
+    /// What was read is not what was loaded.
+    SeeDifferences,
     /// The file is not one of a drive.
     NameDriveFile,
     /// There is no such file of a drive.
