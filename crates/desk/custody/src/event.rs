@@ -239,7 +239,7 @@ pub struct VolumeOf {
     /// The hashes of all of it, as its custody log or it itself states them.
     #[serde(default)]
     pub hashes: Hashes,
-    /// The name of the volume, as `mount` has it.
+    /// The name of the volume, as that of its file in a mount.
     pub name: String,
     /// What it is, and what is to be said of it.
     pub description: String,

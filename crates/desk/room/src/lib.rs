@@ -8,7 +8,7 @@
 //! * with a **credential** made in advance and carried to it.
 //!
 //! [`client`] and [`server`] exchange messages ([`wire`]); [`Register`] decides who is admitted, without I/O;
-//! [`directory`] keeps keys from others; [`resolve`] turns `--room` into a credential; [`upkeep`] keeps a member's list
+//! [`directory`] keeps keys from others; [`resolve`] turns the name of a room into a credential; [`upkeep`] keeps a member's list
 //! of revoked members current.
 //!
 //! # Attacks, and what stops them
@@ -31,7 +31,7 @@
 //! | callers that occupy the enrolment server | seconds a connection, some KiB a request; the oldest connection makes way |
 //!
 //! An invitation on a command line can be read by other users of that machine while the command runs (`/proc`); a file
-//! with the string, as `--room FILE`, cannot.
+//! with the string cannot.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Resolves `--room ROOM`: a room of this machine, a room that it has joined, a credential file, or an invitation.
+//! Resolves the name of a room: a room of this machine, a room that it has joined, a credential file, or an invitation.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -86,10 +86,10 @@ pub struct NewMembership {
     pub clock_offset_s: i64,
 }
 
-/// How to resolve `--room`.
+/// How to resolve the name of a room.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// The option's value, if it was given.
+    /// The name, if one was given.
     pub text: Option<&'a str>,
     /// The purpose.
     pub purpose: Purpose,
@@ -99,7 +99,7 @@ pub struct Wanted<'a> {
     pub machine: MachineInfo,
 }
 
-/// Resolves the room of a command: the option, else the variable, else the only room of this machine. `None`: no room.
+/// Resolves the room: the one that is wanted, else that of the variable, else the only one of this machine. `None`: no room.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
     }
 }
 
-/// Returns the address of the enrolment server to ask, if `--room` names one: `host:port`, or an address.
+/// Returns the address of the enrolment server to ask, if the name is one: `host:port`, or an address.
 pub fn address_to_ask(text: &str) -> Option<(Host, u16)> {
     let text = text.trim();
     if text.contains(['/', '\\']) || Invitation::is_meant(text) || Path::new(text).is_file() {

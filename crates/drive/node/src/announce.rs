@@ -1,4 +1,4 @@
-//! Announcing the node by mDNS, so that `--nodes auto` finds it.
+//! Announcing the node by mDNS, so that examiners find it without its address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The report on a path: the output of `cheetah probe --json`, and the input of `--tune`.
+//! The report on a path, which a measurement makes, and from which the settings of a link are read.
 
 use cheetah_error::Next;
 use std::net::IpAddr;
@@ -235,7 +235,7 @@ pub struct Advice {
     pub compressed_s: f64,
     /// Whether compressing is worth it.
     pub compress: bool,
-    /// The compression method, a word that `cheetah acquire --compress` takes: `none`, `lz4` or `zstd`.
+    /// The compression method by its name: `none`, `lz4` or `zstd`.
     pub method: String,
     /// TCP connections at once.
     pub connections: u32,

@@ -1,5 +1,5 @@
 //! Recognising a source that is opened again, before anything more is acquired from it; see [`cheetah_drive::recognise`].
-//! Where something is known to differ, the examiner may vouch for the source (`--same-source`).
+//! Where something is known to differ, the examiner may vouch for the source.
 
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;

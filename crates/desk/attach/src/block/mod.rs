@@ -167,7 +167,7 @@ impl Attachment {
     /// Flushes what was written, after the device was detached.
     pub async fn close(self) -> Result<()> {
         let flushed = if self.is_writable() { self.device.flush().await.map_err(Error::Flush) } else { Ok(()) };
-        // `cheetah detach` waits for the claim, and what it reports is true only after the flush.
+        // Another process that detaches the device waits for the claim, and what it reports is true only after the flush.
         if !self.node.is_connected() {
             self.claim.remove();
         }

@@ -1,4 +1,4 @@
-//! Waiting for nodes that join by themselves (`cheetah node --join`).
+//! Waiting for nodes that join by themselves.
 //!
 //! A node is accepted only if it answers at the address it called from, as the instance it claims to be. So a drive
 //! never starts with a node that cannot be reached.
@@ -82,7 +82,7 @@ impl JoinListener {
         Ok(Self { address, joined, left: wanted, _stop: stop })
     }
 
-    /// The address it listens on, for `cheetah node --join`.
+    /// The address it listens on, which nodes call to join.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -24,7 +24,7 @@ pub struct Opening {
     #[serde(default)]
     pub write_protected: Option<bool>,
     /// The differences from the source as first found, a sentence each. The examiner said that it is the
-    /// same source nevertheless (`--same-source`).
+    /// same source nevertheless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vouched: Vec<String>,
     /// How it was compared with the data acquired before.

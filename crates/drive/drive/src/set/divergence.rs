@@ -3,7 +3,7 @@
 //! Where nodes alone cannot decide, as in a mirror over two, the drive file has a vote. Two copies of it then let two
 //! writers go on, each with one node. Each node has content that the other lacks, and nothing says which is right.
 //! Maps name the writers before theirs, and the map that each began with ([`DriveMap::lineage`]), so a map that does not come
-//! from another one is recognised, and the drive is refused until an examiner decides: `cheetah repair --keep NODE`.
+//! from another one is recognised, and the drive is refused until an examiner decides for one side.
 
 use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::MemberState;

@@ -32,7 +32,7 @@ const LOST_MIN: u32 = 2;
 /// One connection below this share of the link's rate leaves room for others.
 const FILLED_MIN: f64 = 0.8;
 
-/// Link settings for `--tune`; absent where nothing is known.
+/// The settings of a link that a report on its path advises; absent where nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Median round trip, in microseconds, if it is known.

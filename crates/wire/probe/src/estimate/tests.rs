@@ -21,7 +21,7 @@ fn send(pattern: &Pattern, start: u64) -> Vec<Nanos> {
     due(Nanos(start), &pattern.offsets())
 }
 
-/// Measures a path as `cheetah probe` does.
+/// Measures a path as the command line does.
 fn measure(path: SimulatedPath, seed: u64) -> Result<Capacity, Unknown> {
     let mut random = Random::new(seed);
     let mut plan = Plan::default();

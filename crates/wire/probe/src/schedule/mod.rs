@@ -18,7 +18,7 @@ pub const PACKETS_MAX: usize = 10_000;
 /// Longest time from the first packet of a train to the last.
 pub const SPAN_MAX: Duration = Duration::from_secs(3600);
 
-/// When the packets of a train are due, from its start. Parses from and prints as the argument of `--send`.
+/// When the packets of a train are due, from its start. Parses from and prints as text, such as `single`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// `single`: one packet.
