@@ -12,7 +12,7 @@ import pytest
 from conftest import program, run
 
 from cheetah.triage.tables import notable
-from cheetah.triage.tables.store import FILES, FINDINGS
+from cheetah.triage.tables.schemas import FILES, FINDINGS
 
 
 def file(path: str, *, address: str = "5", volume: int = 0, size: int = 1, **more: Any) -> dict[str, Any]:

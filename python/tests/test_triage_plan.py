@@ -9,7 +9,8 @@ import pytest
 
 from cheetah.triage.hub import plan
 from cheetah.triage.settings import Settings
-from cheetah.triage.tables.store import LISTING, ArrowRows, Writer
+from cheetah.triage.tables.schemas import LISTING
+from cheetah.triage.tables.store import ArrowRows, Writer
 from cheetah.triage.task import Entry
 
 

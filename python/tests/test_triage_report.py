@@ -17,7 +17,7 @@ from browser import rendered
 from cheetah.triage import report
 from cheetah.triage.report import summary
 from cheetah.triage.report.summary import UnallocatedCoverage
-from cheetah.triage.tables.store import FILES, FINDINGS
+from cheetah.triage.tables.schemas import FILES, FINDINGS
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from cheetah.triage.ranking import score
-from cheetah.triage.tables.store import FILES
+from cheetah.triage.tables.schemas import FILES
 
 DAY = 86400
 SEIZED = 20_000 * DAY

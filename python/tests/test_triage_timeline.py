@@ -15,7 +15,7 @@ import pytest
 from conftest import program, run
 
 from cheetah.triage.tables import timeline
-from cheetah.triage.tables.store import FILES
+from cheetah.triage.tables.schemas import FILES
 
 MARKS = (" (deleted)", " (deleted-realloc)")
 

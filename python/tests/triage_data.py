@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cheetah.triage.report.summary import RunFacts, UnallocatedCoverage
-from cheetah.triage.tables.store import FILES, FINDINGS
+from cheetah.triage.tables.schemas import FILES, FINDINGS
 from cheetah.triage.task import Problem, Volume
 
 CHUNK_ROWS = 20_000

@@ -20,7 +20,7 @@ store.BATCH_ROWS = 1024
 from cheetah.triage.hub import closing, run  # noqa: E402
 from cheetah.triage.settings import Settings  # noqa: E402
 from cheetah.triage.tables import timeline  # noqa: E402
-from cheetah.triage.tables.store import CONTENT, LISTING  # noqa: E402
+from cheetah.triage.tables.schemas import CONTENT, LISTING  # noqa: E402
 from cheetah.triage.task import Result, RowPlacement, Task, Volume  # noqa: E402
 
 TASK_ROWS = 2000

@@ -191,7 +191,7 @@ class Result(Outcome):
     """The outcome of a task with its tables, as a worker sends it."""
 
     rows: "pa.Table | None" = None
-    """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
+    """Listing rows (`schemas.LISTING`) or content rows (`schemas.CONTENT`), by the task's stage."""
     findings: list[Finding] = dataclasses.field(default_factory=list)
     gone: bool = False
     """The source did not answer for so long that the rest of the task was not tried."""

@@ -21,7 +21,7 @@ from cheetah.triage.reading.reader import OpenStream, Reader, reason
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.search import hashset, name_search, scan
 from cheetah.triage.settings import Settings
-from cheetah.triage.tables.store import CONTENT
+from cheetah.triage.tables.schemas import CONTENT
 from cheetah.triage.task import Content, Entry, Finding, Problem, Result
 
 _STREAMS = frozenset(

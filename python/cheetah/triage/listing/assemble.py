@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from cheetah.durable import written
-from cheetah.triage.tables.store import LISTING, Parts, Writer
+from cheetah.triage.tables.schemas import LISTING
+from cheetah.triage.tables.store import Parts, Writer
 from cheetah.triage.task import CompletedTask, Task, rows_of
 
 PARTS_HELD = 32

@@ -17,7 +17,7 @@ from cheetah.triage.listing.subtree import Deferred, SubtreeStart
 from cheetah.triage.reading.image import TskImage
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.search import name_search
-from cheetah.triage.tables.store import LISTING
+from cheetah.triage.tables.schemas import LISTING
 from cheetah.triage.task import Problem
 
 TANGLES_MAX = 100

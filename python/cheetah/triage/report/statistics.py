@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cheetah.page.visible import decoded
-from cheetah.triage.tables.store import FILES
+from cheetah.triage.tables.schemas import FILES
 
 DAY_S = 86400
 # Midnight of 1980-01-01: FAT's "no date".

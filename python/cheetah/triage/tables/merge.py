@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from cheetah.durable import written
 from cheetah.triage.tables import content_rows
-from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, ArrowRows, Parts, findings_table
+from cheetah.triage.tables.schemas import CONTENT, FILES, FINDINGS
+from cheetah.triage.tables.store import BATCH_ROWS, ArrowRows, Parts, findings_table
 from cheetah.triage.tables.utf8_path import utf8
 from cheetah.triage.task import CompletedTask, findings_of, rows_of
 

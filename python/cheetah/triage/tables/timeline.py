@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cheetah.durable import written
-from cheetah.triage.tables.store import TIMELINE
+from cheetah.triage.tables.schemas import TIMELINE
 from cheetah.triage.tables.utf8_path import utf8
 
 # The letter of each column, at its place in "macb".
