@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from lab import check, network, relay, state
-from lab.link import Link
+from lab.link import BURST_MS, Link
 from lab.namespace import LabError, Namespace
 from lab.network import Lab
 
@@ -49,22 +49,24 @@ except ConnectionRefusedError:
 except OSError:
     print("no")
 """
-# By the kernel's stamps of arrival, which a delayed reader does not affect.
-TIMES = """
+# The kernel's stamp of the last arrival, which a delayed reader does not affect.
+LAST = """
 import socket, struct, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
     s.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE
     s.bind((sys.argv[1], 9)); print("ready", flush=True)
     s.settimeout(60)
-    came = [struct.unpack("qq", s.recvmsg(2000, 100)[1][0][2]) for _ in range(int(sys.argv[3]))][int(sys.argv[2]):]
-    print(came[-1][0] - came[0][0] + (came[-1][1] - came[0][1]) / 1e9)
+    for _ in range(int(sys.argv[2])): control = s.recvmsg(2000, 100)[1][0]
+    seconds, nanoseconds = struct.unpack("qq", control[2])
+    print(seconds * 10**9 + nanoseconds)
 """
-# The kernel holds the whole burst at once, so that a delayed sender does not space it.
+# The time before the first frame. The kernel holds the whole burst at once, so that a delayed sender does not space it.
 BURST = """
-import socket, sys
+import socket, sys, time
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.setsockopt(socket.SOL_SOCKET, 32, 1 << 23)  # SO_SNDBUFFORCE
+    print(time.time_ns())
     for _ in range(int(sys.argv[2])): s.sendto(b"x" * 1472, (sys.argv[1], 9))
 """
 FRAME_BITS = 8 * 1514
@@ -141,13 +143,13 @@ def test_a_lossy_link_loses_its_share(delay_line: None) -> None:
     assert 1450 <= received <= 1750
 
 
-def burst_s(sender: Namespace, receiver: Namespace, address: str, frames: int, skipped: int = 0) -> float:
-    """The seconds from the arrival of the frame after `skipped` ones to the last, of a burst of `frames`."""
-    argv = [sys.executable, "-c", TIMES, address, str(skipped), str(frames)]
+def burst_s(sender: Namespace, receiver: Namespace, address: str, frames: int) -> float:
+    """The seconds from the start of a burst of `frames` to the arrival of its last frame."""
+    argv = [sys.executable, "-c", LAST, address, str(frames)]
     with subprocess.Popen(receiver.command(argv), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        sender.run([sys.executable, "-c", BURST, address, str(frames)])
-        return float(process.stdout.readline())
+        began_ns = int(sender.run([sys.executable, "-c", BURST, address, str(frames)]))
+        return (int(process.stdout.readline()) - began_ns) / 1e9
 
 
 def test_a_spaced_link_keeps_frames_apart(delay_line: None) -> None:
@@ -344,41 +346,29 @@ def test_a_failed_lab_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
     assert traces(lab) == []
 
 
-ATTEMPTS_S = 60
+# A busy machine makes what follows slower, and never faster. On an idle one, `lab.py check` measures how near a link comes to what was
+# requested.
 
 
-def nearest(measure: Callable[[], float], asked: float, bound: float) -> float:
-    """The measured value nearest to `asked` of the attempts of a minute, since other processes disturb the machine."""
-    deadline = time.monotonic() + ATTEMPTS_S
-    found = measure()
-    while abs(found - asked) > bound and time.monotonic() < deadline:
-        found = min(found, measure(), key=lambda one: abs(one - asked))
-    return found
-
-
-def test_a_link_has_the_requested_round_trip(delay_line: None) -> None:
-    # On an idle machine, `lab.py check` measures more properties, once each.
+def test_a_round_trip_takes_at_least_the_requested_time(delay_line: None) -> None:
     with Lab(2, rate="100mbit", rtt="0.3ms", links={2: Link(100_000_000, 10_000)}) as lab:
         for rtt_ms in (0.3, 20):
-            found = nearest(lambda: check.round_trip_ms(lab, 30), rtt_ms, check.ROUND_TRIP_BOUND_MS)
-            assert found == pytest.approx(rtt_ms, abs=check.ROUND_TRIP_BOUND_MS)
+            assert check.round_trip_ms(lab, 30) >= rtt_ms
             lab.nodes.reverse()
 
 
 @pytest.mark.parametrize("delay_us", [0, 10_000])
-def test_a_link_passes_a_queue_at_the_requested_rate(delay_line: None, delay_us: int) -> None:
+def test_a_link_passes_a_queue_at_most_at_the_requested_rate(delay_line: None, delay_us: int) -> None:
     # A transfer by TCP needs both ends to run in time. A queue that the kernel holds needs its own timers only.
-    frames, skipped = 300, 100
-    with Lab(1, link=Link(100_000_000, delay_us, queue_bytes=1 << 20)) as lab:
+    frames, rate_bits = 600, 100_000_000
+    at_once_bits = rate_bits * BURST_MS // 1000
+    with Lab(1, link=Link(rate_bits, delay_us, queue_bytes=1 << 20)) as lab:
         # An address that is not resolved yet would hold back the burst, and drop most of it.
         check.round_trip_ms(lab, 1)
-
-        def rate_mbit() -> float:
-            taken_s = burst_s(lab.nodes[0].namespace, lab.examiner, lab.examiner_address, frames, skipped)
-            return (frames - skipped - 1) * FRAME_BITS / taken_s / 1e6
-
-        found = nearest(rate_mbit, 100, 100 * check.RATE_BOUND)
-    assert found == pytest.approx(100, rel=check.RATE_BOUND)
+        taken_s = burst_s(lab.nodes[0].namespace, lab.examiner, lab.examiner_address, frames)
+    least_s = (frames * FRAME_BITS - at_once_bits) / rate_bits + delay_us / 1e6
+    # The kernel rounds a rate.
+    assert taken_s >= least_s * 0.999
 
 
 @pytest.mark.timing
