@@ -1,9 +1,11 @@
 //! Finding nodes: those that join, those that announce themselves, and those that are named.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::service::PATIENCE;
-use crate::support::{Desk, MIB, Node, Port, Service, cheetah, need, text};
+use cheetah_control::api::MDNS_SERVICE;
+use cheetah_control::mdns;
+
+use crate::support::{Desk, MIB, Node, Port, Service, cheetah, need, text, until};
 
 #[test]
 fn a_drive_waits_for_nodes_that_join_in_their_order() {
@@ -53,20 +55,27 @@ fn announced_nodes_are_found() {
     let drive = desk.arg("auto.drive");
     let first = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-one"]);
     let second = Node::start_with("16MiB", "127.0.0.1:0", &["--announce", "--name", "cheetah-test-two"]);
-    let create = || cheetah(&["create", &drive, "--nodes", "auto", "--layout", "stripe", "--size", "20MiB"]);
-    let (mut ran, started) = (create(), Instant::now());
-    if ran.code != Some(0) && !multicast() {
+    if !multicast() {
         return need::skip("multicast does not come back on this machine's loopback");
     }
-    // On a stalled machine a node may be missed; one node alone is too small.
-    while ran.code != Some(0) && started.elapsed() < PATIENCE {
-        ran = create();
-    }
-    let made = ran.ok().json();
+    // A node says what it is a while after its start.
+    until("both nodes are announced", || {
+        let found = announced();
+        [&first, &second].iter().all(|node| found.iter().any(|port| node.http.ends_with(&format!(":{port}"))))
+    });
+    // One node alone is too small.
+    let made = cheetah(&["create", &drive, "--nodes", "auto", "--layout", "stripe", "--size", "20MiB"]).ok().json();
     let names: Vec<_> = made["nodes"].as_array().unwrap().iter().map(|node| text(node, "name").to_owned()).collect();
     assert!(names.iter().all(|name| name.starts_with("cheetah-test-")) && names.len() == 2, "{names:?}");
     cheetah(&["destroy", &drive]).ok();
     drop((first, second));
+}
+
+/// The control ports of the nodes that answer a question for announcements.
+fn announced() -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let found = runtime.block_on(mdns::browse(MDNS_SERVICE, Duration::from_secs(1))).unwrap();
+    found.iter().filter_map(|node| node.txt_properties.get_property_val_str("http").map(str::to_owned)).collect()
 }
 
 /// Whether a multicast datagram sent over loopback arrives.
