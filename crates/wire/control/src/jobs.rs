@@ -13,6 +13,9 @@ pub const ABANDONED_S: u64 = 60;
 /// The maximum time for which a request for lines waits for them, in seconds.
 pub const LINES_WAIT_S_MAX: u64 = 30;
 
+// A job is not given up while a request waits for its lines.
+const _: () = assert!(LINES_WAIT_S_MAX < ABANDONED_S);
+
 /// The largest body of a request with a job, in bytes: patterns that fit in it take much more memory at a node.
 pub const JOB_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_control::ControlError;
-use cheetah_control::jobs::{JobLine, NewJob};
+use cheetah_control::jobs::{ABANDONED_S, JobLine, LINES_WAIT_S_MAX, NewJob};
 use cheetah_device::ByteRange;
 use cheetah_error::Fact;
 use tokio::time::{Instant, sleep};
@@ -19,6 +19,14 @@ const WAIT_S: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+const _: () = {
+    assert!(WAIT_S <= LINES_WAIT_S_MAX);
+    // Several requests in turn may find no lines.
+    assert!(4 * WAIT_S <= PATIENCE.as_secs());
+    // As long as lines are asked for again, the node keeps them.
+    assert!(PATIENCE.as_secs() <= ABANDONED_S);
+};
 
 /// Has a node do a job on units with these ranges of the drive, as many as the job has.
 pub(super) async fn run<W: NodeWork>(

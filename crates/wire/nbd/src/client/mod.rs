@@ -72,6 +72,9 @@ const CONNECTIONS_MAX: usize = 16;
 /// the link's bandwidth much sooner.
 const CONNECTIONS_FAR: usize = 8;
 
+/// The time-out of a client that is given no other one.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The roles of servers that are no nodes.
 const SOURCES: Roles = Roles::of(&[Role::Agent, Role::Examiner, Role::Analyst]);
 
@@ -110,11 +113,10 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// One connection, read-only, with a time-out of 10 s, without credentials; with one, to any member of the room other than a
+    /// One connection, read-only, with [`TIMEOUT`], without credentials; with one, to any member of the room other than a
     /// node.
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
-        let timeout = Duration::from_secs(10);
         Self {
             uri,
             expected: Expected::roles(SOURCES),
@@ -126,7 +128,7 @@ impl ClientConfig {
             packing: Packing::Off,
             trust_reconnects: true,
             wait_for_replacement: true,
-            timeout,
+            timeout: TIMEOUT,
             exclusive: false,
         }
     }

@@ -17,16 +17,23 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Server;
 use super::connection::{self, Opening};
 use super::listener::Stream;
+use crate::client::TIMEOUT;
 use crate::tune::{self, tune};
 
 /// The first pause after a failed call; it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause: well below clients' time-outs for reconnecting.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// The time-out of a call.
 const PICK_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that ends sooner counts as a failed call.
 const LASTED_MIN: Duration = Duration::from_secs(1);
+
+const _: () = {
+    assert!(PAUSE_MIN.as_millis() < PAUSE_MAX.as_millis());
+    // A client that can be reached again is called before it gives up, even if a call has just begun that nobody answers.
+    assert!(PICK_UP_TIMEOUT.as_millis() + PAUSE_MAX.as_millis() < TIMEOUT.as_millis());
+};
 
 /// The pauses between calls. No I/O.
 #[derive(Debug)]
