@@ -14,6 +14,8 @@ use crate::os;
 pub struct Mounting {
     /// Whether `/dev/fuse` can be opened.
     device: io::Result<()>,
+    /// Whether its mode lets every user open it.
+    is_for_every_user: bool,
     /// Whether this is root, which needs no helper.
     is_root: bool,
     /// Whether the program that mounts for other users is there.
@@ -22,8 +24,10 @@ pub struct Mounting {
 
 impl Mounting {
     pub fn of_this_machine() -> Self {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         Self {
-            device: OpenOptions::new().read(true).write(true).open("/dev/fuse").map(drop),
+            is_for_every_user: device.as_ref().is_ok_and(os::is_for_every_user),
+            device: device.map(drop),
             is_root: is_privileged(),
             has_helper: ["fusermount3", "fusermount"].iter().any(|name| program::find(name).is_some()),
         }
@@ -41,11 +45,17 @@ pub fn mounts(found: &Mounting) -> Check {
         }
         Err(error) => check(format!("/dev/fuse cannot be opened: {error}"))
             .but(State::Fails, "load the module (modprobe fuse), or in a container pass the device in"),
-        Ok(()) if found.has_helper => check("every user can mount".into()),
-        Ok(()) if found.is_root => check("root can mount, and other users cannot, without fusermount3".into())
-            .but(State::Note, "install the package fuse3"),
-        Ok(()) => check("there is no fusermount3, without which only root can mount".into())
+        Ok(()) if !found.has_helper && found.is_root => {
+            check("root can mount, and other users cannot, without fusermount3".into())
+                .but(State::Note, "install the package fuse3")
+        }
+        Ok(()) if !found.has_helper => check("there is no fusermount3, without which only root can mount".into())
             .but(State::Fails, "install the package fuse3"),
+        Ok(()) if found.is_for_every_user => check("every user can mount".into()),
+        Ok(()) if found.is_root => check("root can mount, and not every user may open /dev/fuse".into())
+            .but(State::Note, "if others are to mount: chmod 666 /dev/fuse"),
+        // As a member of its group.
+        Ok(()) => check("this user can mount, and not every user may open /dev/fuse".into()),
     }
 }
 
@@ -103,16 +113,24 @@ mod tests {
 
     #[test]
     fn a_user_can_mount_with_the_device_and_the_helper_and_root_without_the_helper() {
-        let state = |device: io::Result<()>, is_root, has_helper| {
-            let check = mounts(&Mounting { device, is_root, has_helper });
+        let found = |device: io::Result<()>, is_for_every_user, is_root, has_helper| {
+            let check = mounts(&Mounting { device, is_for_every_user, is_root, has_helper });
             assert_eq!(check.mend.is_none(), check.state == State::Works, "{check:?}");
-            check.state
+            check
         };
+        let state = |device: io::Result<()>, is_root, has_helper| found(device, true, is_root, has_helper).state;
         assert_eq!(state(Ok(()), false, true), State::Works);
         assert_eq!(state(Ok(()), true, false), State::Note);
         assert_eq!(state(Ok(()), false, false), State::Fails);
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied, io::ErrorKind::Other] {
             assert_eq!(state(Err(kind.into()), true, true), State::Fails);
+        }
+        assert_eq!(found(Ok(()), true, true, true).finding, "every user can mount");
+        // Where the device is root's, or its group's.
+        for (is_root, expected) in [(true, State::Note), (false, State::Works)] {
+            let check = found(Ok(()), false, is_root, true);
+            assert_eq!(check.state, expected);
+            assert!(check.finding.ends_with("not every user may open /dev/fuse"), "{check:?}");
         }
     }
 

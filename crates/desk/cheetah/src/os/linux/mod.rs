@@ -4,6 +4,9 @@ mod process;
 mod signals;
 mod stdout;
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+
 pub use cheetah_attach as attach;
 use cheetah_error::Result;
 
@@ -32,6 +35,11 @@ pub const LEAVES_NOTHING: bool = false;
 /// None.
 pub fn offers(_feature: Feature) -> Result<()> {
     Ok(())
+}
+
+/// Whether the mode of a file lets every user read and write it.
+pub fn is_for_every_user(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.mode() & 0o006 == 0o006)
 }
 
 /// Whether the terminal can move its cursor; another one gets lines, as a pipe does.

@@ -4,6 +4,8 @@ pub mod attach;
 mod process;
 mod signals;
 
+use std::fs::File;
+
 use cheetah_error::next::Attach;
 use cheetah_error::{Error, Kind, Result};
 
@@ -30,6 +32,11 @@ pub const LEAVES_NOTHING: bool = true;
 /// With what Windows has not, and what the user can do instead.
 pub fn offers(feature: Feature) -> Result<()> {
     Err(Error::new(Kind::Unsupported, format!("{feature}, which Windows does not have")).next(Attach::ExportOrGoThere))
+}
+
+/// Whether the mode of a file lets every user read and write it: files have no mode here.
+pub fn is_for_every_user(_file: &File) -> bool {
+    false
 }
 
 /// Whether the terminal can move its cursor; another one gets lines, as a pipe does. Consoles of Windows can; only terminals of
