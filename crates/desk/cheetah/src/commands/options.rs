@@ -31,7 +31,9 @@ use crate::failure::{Failure, Result};
 use crate::room::{node_address, node_addresses};
 use crate::ui::Ui;
 
-/// The default address at which a drive waits for nodes to join: the port after a node's own two.
+/// The default port at which a drive waits for nodes to join: the one after a node's own two.
+pub const JOIN_PORT: u16 = 10811;
+/// The default address at which it waits.
 pub const JOIN_ADDRESS: &str = "127.0.0.1:10811";
 
 /// The default memory for prefetched data.

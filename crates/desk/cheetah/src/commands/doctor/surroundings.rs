@@ -12,9 +12,11 @@ use cheetah_room::machine::PORT as ROOM_PORT;
 use cheetah_room::room::Room;
 
 use crate::answers::doctor::{Check, State};
+use crate::commands::options::JOIN_PORT;
+use crate::commands::watch;
 
 /// The ports at which verbs listen, if they are not told otherwise.
-const PORTS: [u16; 3] = [NBD_PORT, NBD_PORT + 1, ROOM_PORT];
+const PORTS: [u16; 5] = [NBD_PORT, NBD_PORT + 1, JOIN_PORT, ROOM_PORT, watch::PORT];
 
 /// Whether systemd says that the clock is synchronized; `None` if there is no systemd.
 pub fn synchronized() -> Option<bool> {
@@ -47,10 +49,11 @@ pub fn used_ports() -> Vec<u16> {
     PORTS.into_iter().filter(is_used).collect()
 }
 
-/// Whether nodes, agents and the room's machine can listen at their usual ports.
+/// Whether nodes, agents, the room's machine and the pages of this program can listen at their usual ports.
 pub fn ports(used: &[u16]) -> Check {
     let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let check = |finding: String| Check::works("ports", &["node", "serve", "export", "room serve"], finding);
+    let check =
+        |finding: String| Check::works("ports", &["node", "serve", "export", "create", "room serve", "watch"], finding);
     match used {
         [] => check(format!("ports {} are free", listed(&PORTS))),
         used => check(format!("in use, by Cheetah or another program: port {}", listed(used)))
@@ -90,14 +93,23 @@ mod tests {
     use cheetah_error::Error;
 
     use super::*;
+    use crate::commands::options::JOIN_ADDRESS;
 
     #[test]
     fn only_what_is_wrong_fails() {
         let states = [clock(Some(true)), clock(None), clock(Some(false))].map(|check| check.state);
         assert_eq!(states, [State::Works, State::Unknown, State::Fails]);
-        assert_eq!(ports(&[]).finding, "ports 10809, 10810, 10812 are free");
+        assert_eq!(ports(&[]).finding, "ports 10809, 10810, 10811, 10812, 10814 are free");
         assert_eq!(ports(&[10809]).state, State::Note);
+        assert_eq!(ports(&[10814]).state, State::Note);
         let states = [rooms(Ok(vec!["lab".into()])), rooms(Ok(Vec::new())), rooms(Err(Error::failed("it is damaged")))];
         assert_eq!(states.map(|check| check.state), [State::Works, State::Note, State::Fails]);
+    }
+
+    #[test]
+    fn the_usual_ports_are_those_of_the_usual_addresses() {
+        for (address, port) in [(JOIN_ADDRESS, JOIN_PORT), (watch::ADDRESS, watch::PORT)] {
+            assert_eq!(address.rsplit_once(':').unwrap().1, port.to_string());
+        }
     }
 }

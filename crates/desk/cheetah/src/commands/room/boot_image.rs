@@ -19,6 +19,7 @@ use super::cpio::Archive;
 use super::{invite, seconds, shown_seconds};
 use crate::answers::room::BootImage;
 use crate::commands::listen;
+use crate::commands::options::JOIN_PORT;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -30,8 +31,6 @@ const SECTOR_LEN: usize = 2048;
 /// The first bytes of an archive.
 const ARCHIVE_START: &[u8] = b"070701";
 const FOLDER: &str = "etc/cheetah";
-/// The port at which `cheetah create --wait` gathers nodes by default.
-const GATHER_PORT: u16 = 10811;
 
 /// The options of `room boot-image`.
 #[derive(Debug, clap::Args)]
@@ -105,7 +104,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     };
     let text = format!(
         "{}: machines that start from it join room {} at {}, {} times within {}; keep it secret\nto gather them: cheetah \
-         create DRIVE --wait N --listen 0.0.0.0:{GATHER_PORT}",
+         create DRIVE --wait N --listen 0.0.0.0:{JOIN_PORT}",
         args.out.display(),
         room.name(),
         hosts.join(", "),
@@ -154,7 +153,7 @@ fn archive(lend: &Invitation, serve: Option<&Invitation>) -> Option<Zeroizing<Ve
     made.directory("etc");
     made.directory(FOLDER);
     made.file(&format!("{FOLDER}/mark"), MARK);
-    let gather: Vec<_> = lend.hosts.iter().map(|host| format!("--join {}", host.with_port(GATHER_PORT))).collect();
+    let gather: Vec<_> = lend.hosts.iter().map(|host| format!("--join {}", host.with_port(JOIN_PORT))).collect();
     add(&mut made, "lend", lend, &gather.join(" "));
     if let Some(serve) = serve {
         // The image replaces these words by the ports of each disk.

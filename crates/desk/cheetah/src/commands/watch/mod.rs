@@ -35,8 +35,10 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
+/// The port of the page, unless told otherwise.
+pub const PORT: u16 = 10814;
 /// Where the page is, unless told otherwise.
-const ADDRESS: &str = "127.0.0.1:10814";
+pub const ADDRESS: &str = "127.0.0.1:10814";
 /// Seconds between two questions to a machine, unless told otherwise.
 const EVERY_S: u64 = 1;
 /// Seconds without an answer after which a machine counts as silent, unless told otherwise.
