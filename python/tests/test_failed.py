@@ -13,6 +13,7 @@ from conftest import PATIENCE_S, ROOT
 import cheetah
 from cheetah import options
 from cheetah.bench.gather import ResultCollector
+from cheetah.triage import cli as triage
 
 
 def valid(line: str) -> dict[str, Any]:
@@ -83,3 +84,26 @@ def test_a_benchmark_that_is_incomplete_says_so_after_its_answer(
     done, failed = capsys.readouterr().out.splitlines()
     assert json.loads(done)["event"] == "done"
     assert valid(failed)["error"] == "storage: there is no space"
+
+
+@pytest.mark.parametrize(
+    ("code", "complete", "kind"), [(1, False, "failed"), (3, False, "evidence"), (3, True, "evidence")]
+)
+def test_a_triage_that_is_incomplete_says_so_after_its_summary(
+    code: int, complete: bool, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = {"complete": complete, "problems": [{"sentence": "the node does not answer"}]}
+
+    class Pretended:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def go(self) -> tuple[int, dict[str, Any]]:
+            return code, summary
+
+    monkeypatch.setattr("cheetah.triage.hub.run.Run", Pretended)
+    words = ["disk.raw", "--out", "out", "--json"]
+    assert triage._triage(triage.parse(words), words, lambda: pytest.fail("it is opened")) == code
+    shown, failed = capsys.readouterr().out.splitlines()
+    assert json.loads(shown) == summary
+    assert (valid(failed)["exit_code"], valid(failed)["kind"]) == (code, kind)
