@@ -233,6 +233,12 @@ def test_samples_differ_where_a_source_does_and_those_that_cannot_be_read_do_not
         assert not is_same(of(content), of(bytes(other)))
         assert is_same(of(content), of(bytes(other), at))
     assert is_same(of(content), of(content)) and not is_same(of(content), ())
+    # What was not compared is not the same: of one that cannot be read, and of one of which less than half can.
+    whole, nothing = of(content), (None,) * 64
+    assert not is_same(nothing, nothing) and not is_same(whole, nothing) and not is_same(nothing, whole)
+    assert is_same(whole, whole[:32] + nothing[32:]) and not is_same(whole, whole[:31] + nothing[31:])
+    # Of a damaged source, what can be read is enough if both can read it.
+    assert is_same(whole[:3] + nothing[3:], whole[:3] + nothing[3:])
     for size_bytes in (0, 1, 511, 4096, 4097):
         samples = of(content[:size_bytes])
         assert len(samples) == 64 and None not in samples

@@ -105,7 +105,9 @@ def _check(source: Source, image: str) -> None:
     with open(image, "rb", buffering=0) as file:
         here = Source.of(source.name, found, lambda offset, length: os.pread(file.fileno(), length, offset))
     if not is_same(here.samples, source.samples):
-        raise OSError(f"{source.name} has another content here than where the run was started")
+        raise OSError(
+            f"{source.name} has another content here than where the run was started, or too little of it can be read to compare"
+        )
 
 
 def _lines(path: str) -> list[dict[str, object]]:

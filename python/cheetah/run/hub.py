@@ -111,7 +111,10 @@ class Hub:
         if any(earlier.get(name) != value for name, value in self._facts.items()):
             raise Misuse(f"{self._out} is the result of another run; name another folder, or give the same command")
         if not is_same(earlier.get("samples", ()), self._samples):
-            raise Misuse(f"{self._out} is the result of a run on a source with another content; name another folder")
+            raise Misuse(
+                f"{self._out} is the result of a run on a source with another content, or too little of it can be read to compare; "
+                "name another folder"
+            )
         self._facts["parts"] = earlier["parts"]
         done = [Outcome(**one) for one in earlier["outcomes"]]
         return {one.number: one for one in done if one.is_done}

@@ -26,9 +26,13 @@ class Source:
 
 
 def is_same(one: Sequence[str | None], other: Sequence[str | None]) -> bool:
-    """Returns whether samples may be those of one source. What one of them cannot read does not count."""
-    pairs = zip(one, other, strict=False)
-    return len(one) == len(other) and all(None in (first, second) or first == second for first, second in pairs)
+    """Returns whether samples may be those of one source. What one of them cannot read does not count; at least half of what either
+    can read must be there to compare."""
+    if len(one) != len(other):
+        return False
+    pairs = [(first, second) for first, second in zip(one, other, strict=True) if None not in (first, second)]
+    readable = max(sum(sample is not None for sample in samples) for samples in (one, other))
+    return bool(pairs) and 2 * len(pairs) >= readable and all(first == second for first, second in pairs)
 
 
 def _digest(pread: Callable[[int, int], bytes], offset: int, length: int) -> str | None:
