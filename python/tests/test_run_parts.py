@@ -282,3 +282,26 @@ def test_what_is_in_doubt_of_the_source_is_in_the_record(tmp_path: Path) -> None
     out = tmp_path / "out"
     Hub(SOURCE, ("true",), str(out), 1, doubts=["the image lacks a range"]).go(Made(tmp_path, good), ignored)
     assert json.loads((out / "run.json").read_bytes())["doubts"] == ["the image lacks a range"]
+
+
+def test_a_run_that_goes_on_keeps_the_doubts_under_which_its_parts_were_done(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def again(*doubts: str) -> Hub:
+        return Hub(SOURCE, ("true",), str(out), 2, doubts=doubts)
+
+    # The second part has no archive: the run ends there.
+    with pytest.raises(IndexError):
+        again("the image lacks a range").go(Made(tmp_path, good), ignored)
+    later = again()
+    assert later.doubts == ["the image lacks a range"]
+    outcomes = later.go(Made(tmp_path, good), ignored)
+    assert [outcome.doubts for outcome in outcomes] == [("the image lacks a range",), ()]
+    record = json.loads((out / "run.json").read_bytes())
+    assert record["doubts"] == ["the image lacks a range"]
+    assert [one["doubts"] for one in record["outcomes"]] == [["the image lacks a range"], []]
+    # A record that has them for the run alone.
+    for one in record["outcomes"]:
+        del one["doubts"]
+    (out / "run.json").write_text(json.dumps(record))
+    assert [outcome.doubts for outcome in again().go(Made(tmp_path), ignored)] == [("the image lacks a range",)] * 2

@@ -61,6 +61,9 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     workers: Workers = Cluster(given.scheduler) if given.scheduler else Here(given.workers)
     out = os.path.abspath(path_text.to_path(given.out))
     hub = Hub(source, command, out, given.parts, workers.count, doubts=doubts)
+    for doubt in hub.doubts:
+        if doubt not in doubts:
+            options.warn(f"when parts that are done were run, {doubt}")
 
     def tell(outcome: Outcome) -> None:
         if given.json:

@@ -35,6 +35,8 @@ class Outcome:
     problem: str
     left_out: int = 0
     """How many links and special files of the program are not among its results."""
+    doubts: tuple[str, ...] = ()
+    """What was lost or in doubt of the source when the part was run."""
 
     @property
     def is_done(self) -> bool:
@@ -62,7 +64,7 @@ class Hub:
         *,
         doubts: Sequence[str] = (),
     ) -> None:
-        self._out, self._samples, self._doubts = pathlib.Path(out), source.samples, list(doubts)
+        self._out, self._samples, self._doubts = pathlib.Path(out), source.samples, tuple(doubts)
         self._facts: dict[str, Any] = {
             "source": source.name,
             "size_bytes": source.size_bytes,
@@ -116,8 +118,16 @@ class Hub:
                 "name another folder"
             )
         self._facts["parts"] = earlier["parts"]
-        done = [Outcome(**one) for one in earlier["outcomes"]]
+        known: Any = {"doubts": earlier.get("doubts", ())}
+        outcomes = [{**known, **one} for one in earlier["outcomes"]]
+        done = [Outcome(**{**one, "doubts": tuple(one["doubts"])}) for one in outcomes]
         return {one.number: one for one in done if one.is_done}
+
+    @property
+    def doubts(self) -> list[str]:
+        """What was lost or in doubt of the source while any part was run, and what is today."""
+        earlier = [doubt for outcome in self._outcomes.values() for doubt in outcome.doubts]
+        return list(dict.fromkeys([*self._doubts, *earlier]))
 
     def go(self, workers: Workers, tell: Callable[[Outcome], None]) -> list[Outcome]:
         """Runs all parts that are not done; tells of each as it ends, and returns all."""
@@ -129,6 +139,7 @@ class Hub:
                     outcome, is_lost = self._outcome(workers, part, ended)
                     if is_lost:
                         lost.append(part)
+                    outcome = dataclasses.replace(outcome, doubts=self._doubts)
                     self._outcomes[part.number] = outcome
                     self._save()
                     tell(outcome)
@@ -176,6 +187,6 @@ class Hub:
 
     def _save(self) -> None:
         outcomes = [dataclasses.asdict(self._outcomes[number]) for number in sorted(self._outcomes)]
-        known = {**self._facts, "samples": self._samples, "doubts": self._doubts}
+        known = {**self._facts, "samples": self._samples, "doubts": self.doubts}
         content = json.dumps({**known, "outcomes": outcomes}, indent=2) + "\n"
         durable.replace(self._out / RECORD, content.encode())
