@@ -84,9 +84,10 @@ def anything(seed: int) -> bytearray:
     volume[:512] = volume[-512:] = _boot_sector(len(volume))
     stores = []
     for _ in range(chance.randrange(1, 5)):
-        store = Store(
-            unused=chance.randbytes(blocks // 8), previous=chance.choice((None, chance.randbytes(blocks // 8)))
-        )
+        unused = bytearray(chance.randbytes(blocks // 8))
+        # The first block, with the boot sector, is in use.
+        unused[0] &= 0xFE
+        store = Store(unused=bytes(unused), previous=chance.choice((None, chance.randbytes(blocks // 8))))
         moved: set[int] = set()
         for _ in range(chance.randrange(40)):
             original, other = (chance.randrange(1, data_blocks) * BLOCK for _ in range(2))

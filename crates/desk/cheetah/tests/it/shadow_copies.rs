@@ -106,6 +106,7 @@ fn a_shadow_copy_is_exported_behind_a_link_and_acquired_in_place_of_its_disk() {
     assert!(is(&fs::read(&copy).unwrap(), &made.copies[1]));
     let printed = fs::read_to_string(desk.at("copy.raw.report.txt")).unwrap();
     assert!(printed.contains("p1.vss2: shadow copy of 2022-06-17T04:33:20Z"), "{printed}");
+    assert!(printed.contains(" bytes of it were not in use, were not kept, and read as zeros"), "{printed}");
     cheetah(&["verify", &copy]).ok();
     cheetah(&["acquire", &path, "--volume", "p1.vss9", "--decrypted", &desk.arg("x.raw")])
         .says(2, &["no volume is called p1.vss9", "it has p1.vss1 and p1.vss2"]);

@@ -119,8 +119,14 @@ impl Assembled {
         match self {
             Self::Array(array) => array.description(),
             Self::Logical(LogicalVolume { group, name, .. }) => format!("logical volume {group}/{name}"),
-            Self::Snapshot { of, snapshot } if of.is_empty() => snapshot.copy.description(),
-            Self::Snapshot { of, snapshot } => format!("{}, of {}", snapshot.copy.description(), OneLine(of)),
+            Self::Snapshot { of, snapshot } => {
+                let copy = snapshot.copy.description();
+                let copy = if of.is_empty() { copy } else { format!("{copy}, of {}", OneLine(of)) };
+                match snapshot.lost_bytes() {
+                    0 => copy,
+                    bytes => format!("{copy}; {bytes} bytes of it were not in use, were not kept, and read as zeros"),
+                }
+            }
         }
     }
 

@@ -31,6 +31,13 @@ impl Bitmap {
         byte.is_some_and(|byte| byte >> (number % 8) & 1 == 1)
     }
 
+    /// The number of bits that it has of this many blocks, from the first one on.
+    pub fn count(&self, blocks: u64) -> u64 {
+        let whole = usize::try_from(blocks / 8).map_or(self.0.len(), |bytes| bytes.min(self.0.len()));
+        let bits: u64 = self.0.iter().take(whole).map(|byte| u64::from(byte.count_ones())).sum();
+        bits + (blocks - blocks % 8..blocks).map(|number| u64::from(self.has(number))).sum::<u64>()
+    }
+
     /// Keeps the bits that another one has, too.
     pub fn retain(&mut self, other: &Self) {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));

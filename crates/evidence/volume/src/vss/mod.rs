@@ -53,3 +53,5 @@ pub use self::snapshot::Snapshot;
 
 /// The unit in which a volume is kept, and that of all structures, in bytes.
 const BLOCK_BYTES: u64 = 16 << 10;
+/// The unit of what was written to a shadow copy itself, in bytes.
+const SECTOR_BYTES: u64 = 512;

@@ -112,6 +112,10 @@ async fn read_store(
             let previous = read_bitmap(device, volume, places.previous_bitmap, copy.size_bytes).await?;
             store.unused.retain(&previous);
         }
+        // That block has the boot sector, so the bitmaps are not those of a volume: what they call free would read as zeros.
+        if store.unused.has(0) {
+            return Err(Defect::Damaged { part: Part::Bitmap, at: places.bitmap, why: Damage::FirstBlock });
+        }
     }
     Ok(store)
 }

@@ -85,6 +85,9 @@ pub enum Damage {
     /// The stores pass a limit.
     #[error("has one block too many: more than 128 GiB of blocks are not supported")]
     ManyBlocks,
+    /// A bitmap leaves out what every volume has.
+    #[error("begins a bitmap by which the first block of the volume, with its boot sector, was not in use")]
+    FirstBlock,
     /// A bitmap passes a limit.
     #[error("begins a bitmap of more than 128 MiB, which is not supported")]
     LargeBitmap,

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
-use super::BLOCK_BYTES;
 use super::chain::read;
 use super::entries::ShadowCopy;
 use super::store::{Content, Store};
+use super::{BLOCK_BYTES, SECTOR_BYTES};
 
-const SECTOR_BYTES: u64 = 512;
 /// The number of pieces that are read at the same time.
 const AT_ONCE: usize = 16;
 
@@ -46,6 +45,15 @@ enum Origin {
 impl Snapshot {
     pub(super) fn new(copy: ShadowCopy, volume: ByteRange, stores: Arc<[Arc<Store>]>) -> Self {
         Self { copy, volume, stores }
+    }
+
+    /// How many of its bytes were not in use, so that Windows kept nothing of them and they read as zeros.
+    pub fn lost_bytes(&self) -> u64 {
+        match &self.stores[..] {
+            // An older one has there what came later.
+            [store] => store.lost_bytes(self.copy.size_bytes),
+            _ => 0,
+        }
     }
 
     /// Shows it, over a device with the offsets of the one in which the volume was found.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use cheetah_device::le::{u32_at, u64_at};
 
-use super::BLOCK_BYTES;
 use super::bitmap::Bitmap;
 use super::block::BLOCK_HEADER_BYTES;
 use super::refused::{Damage, Defect, Part};
+use super::{BLOCK_BYTES, SECTOR_BYTES};
 
 const DESCRIPTOR_BYTES: usize = 32;
 
@@ -48,6 +48,15 @@ pub(super) struct Overlay {
     pub at: u64,
     /// One bit for each, the lowest first.
     pub sectors: u32,
+}
+
+impl Overlay {
+    /// How many bytes it has of a block, of which the shadow copy has so many.
+    fn bytes_in(self, block_bytes: u64) -> u64 {
+        let sectors = (0..BLOCK_BYTES.min(block_bytes)).step_by(SECTOR_BYTES as usize);
+        let written = sectors.filter(|at| self.sectors >> (at / SECTOR_BYTES) & 1 == 1);
+        written.map(|at| SECTOR_BYTES.min(block_bytes - at)).sum()
+    }
 }
 
 /// The bounds of what a descriptor may name.
@@ -153,5 +162,19 @@ impl Store {
     /// Whether the block at this offset was not in use, so that nothing was kept of it.
     pub fn is_unused(&self, block: u64) -> bool {
         self.unused.has(block / BLOCK_BYTES) && !self.moved.contains_key(&block)
+    }
+
+    /// How many bytes of a shadow copy of this size were not in use and are nowhere, so that they read as zeros. For the newest store.
+    pub fn lost_bytes(&self, copy_bytes: u64) -> u64 {
+        let is_lost = |block: u64| self.is_unused(block) && !self.blocks.contains_key(&block);
+        let blocks = copy_bytes.div_ceil(BLOCK_BYTES);
+        let moved = self.moved.keys().filter(|block| !self.blocks.contains_key(*block));
+        let elsewhere = self.blocks.keys().chain(moved).filter(|block| self.unused.has(*block / BLOCK_BYTES)).count();
+        let in_blocks = self.unused.count(blocks).saturating_sub(elsewhere as u64) * BLOCK_BYTES;
+        let beyond = blocks.saturating_sub(1) * BLOCK_BYTES;
+        let beyond_bytes = if is_lost(beyond) { blocks * BLOCK_BYTES - copy_bytes } else { 0 };
+        let written = self.overlays.iter().filter(|(block, _)| is_lost(**block));
+        let written_bytes: u64 = written.map(|(block, overlay)| overlay.bytes_in(copy_bytes - *block)).sum();
+        in_blocks.saturating_sub(beyond_bytes).saturating_sub(written_bytes)
     }
 }

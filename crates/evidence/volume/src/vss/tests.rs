@@ -132,6 +132,38 @@ fn free_space_of_the_newest_one_is_a_hole_and_reads_as_zeros() {
 }
 
 #[test]
+fn bytes_that_read_as_zeros_since_nothing_was_kept_are_counted() {
+    let mut lost = 0;
+    for made in (0..40).map(random) {
+        let disk = disk(&made);
+        let snapshots = opened(&made, &disk).snapshots;
+        for (snapshot, is_newest) in snapshots.iter().zip((1..).map(|number| number == snapshots.len())) {
+            let device = snapshot.over(&disk).unwrap();
+            let whole = ByteRange::new(0, device.geometry().size);
+            let extents = device.extents(whole).now_or_never().unwrap().unwrap();
+            let holes = extents.iter().filter(|extent| **extent == Extent::hole(extent.len)).map(|extent| extent.len);
+            assert_eq!(snapshot.lost_bytes(), holes.sum::<u64>());
+            assert!(is_newest || snapshot.lost_bytes() == 0);
+            lost += snapshot.lost_bytes();
+        }
+    }
+    assert!(lost > 0);
+}
+
+#[test]
+fn a_bitmap_that_calls_the_first_block_free_is_refused() {
+    let MadeStore { bitmap, .. } = two().stores[1];
+    // The bits of the bitmap and of the previous one, in the block behind it.
+    let damage = |made: &mut Made, blocks: &[usize]| {
+        blocks.iter().for_each(|block| made.bytes[bitmap + block * BLOCK_BYTES + 128] |= 1);
+    };
+    let why = Defect::Damaged { part: Part::Bitmap, at: bitmap as u64, why: Damage::FirstBlock };
+    assert_eq!(refusals(|made| damage(made, &[0, 1])), both(&why));
+    // One of them alone says nothing.
+    assert_eq!(refusals(|made| damage(made, &[0])), [None, None]);
+}
+
+#[test]
 fn a_volume_without_shadow_copies_has_no_catalog() {
     let mut made = two();
     let whole = disk(&made);
