@@ -150,13 +150,14 @@ pub fn unlock(file: &File) -> io::Result<()> {
     os::file::unlock(file)
 }
 
-/// Replaces the file at `to` by the one at `from`, also while programs have it open.
+/// Replaces the file at `to` by the one at `from`, also while programs have it open. On Windows, the names are on stable storage
+/// then, unless a program had it open.
 ///
 /// # Errors
 ///
 /// Those of rename(2).
 pub fn replace(from: &Path, to: &Path) -> io::Result<()> {
-    std::fs::rename(from, to)
+    os::rename::replace(from, to)
 }
 
 /// Cuts a file to this many bytes, or lengthens it by zeros; also a file that was opened only to append to it.

@@ -11,6 +11,11 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     rename_new_at(CWD, from, to)
 }
 
+/// [`sync_folder`](crate::file::sync_folder) stores the names.
+pub(crate) fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
 /// As [`rename_new`](crate::rename_new), with both names relative to an open directory.
 ///
 /// # Errors
