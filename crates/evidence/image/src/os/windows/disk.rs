@@ -14,25 +14,28 @@ pub(crate) const WHOLE_SECTORS: bool = true;
 const SECTOR_BYTES: u32 = 512;
 
 /// What is known of an open disk.
-pub(crate) struct OpenDisk;
+pub(crate) struct OpenDisk {
+    /// The disk, if its driver tells its length as long as it is there.
+    disk: Option<File>,
+}
 
 impl OpenDisk {
     /// Looks at an open disk; also returns its size in bytes.
     pub(crate) fn of(file: &File) -> IoResult<(Self, u64)> {
         // A whole disk does not know this request.
         let _ = read_to_the_end(file);
-        let size = match length(file) {
-            Ok(size) => size,
+        let (size, disk) = match length(file) {
+            Ok(size) => (size, Some(file.try_clone()?)),
             // Something that is read like a disk, and is none.
             Err(error) => {
                 let mut at = file;
                 let size = at.seek(SeekFrom::End(0)).map_err(|_| error)?;
                 at.rewind()?;
                 at.read_exact(&mut [0; SECTOR_BYTES as usize])?;
-                size
+                (size, None)
             }
         };
-        Ok((Self, size))
+        Ok((Self { disk }, size))
     }
 
     /// The facts that the driver reports.
@@ -48,9 +51,9 @@ impl OpenDisk {
         }
     }
 
-    /// Whether it was there, and is not any more: the errors of reads tell that.
+    /// Whether it was there, and is not any more. Requests that were in flight end with the error of a bad sector then.
     pub(crate) fn is_gone(&self) -> bool {
-        false
+        self.disk.as_ref().is_some_and(|disk| length(disk).is_err())
     }
 }
 

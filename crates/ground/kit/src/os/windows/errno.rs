@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind};
 
 use windows_sys::Win32::Foundation::{
-    ERROR_CRC, ERROR_DEVICE_HARDWARE_ERROR, ERROR_IO_DEVICE, ERROR_READ_FAULT, ERROR_SECTOR_NOT_FOUND, ERROR_SEEK,
-    ERROR_UNRECOGNIZED_MEDIA,
+    ERROR_CRC, ERROR_DATA_CHECKSUM_ERROR, ERROR_DEVICE_HARDWARE_ERROR, ERROR_IO_DEVICE, ERROR_READ_FAULT,
+    ERROR_SECTOR_NOT_FOUND, ERROR_SEEK, ERROR_UNRECOGNIZED_MEDIA,
 };
 
 use crate::errno::{
@@ -45,8 +45,9 @@ pub(crate) fn of(error: &io::Error) -> Option<i32> {
 }
 
 pub(crate) fn is_of_medium(error: &io::Error) -> bool {
-    const MEDIUM: [u32; 7] = [
+    const MEDIUM: [u32; 8] = [
         ERROR_CRC,
+        ERROR_DATA_CHECKSUM_ERROR,
         ERROR_SEEK,
         ERROR_SECTOR_NOT_FOUND,
         ERROR_READ_FAULT,
@@ -68,7 +69,7 @@ mod tests {
             [number(5), number(2), number(10061), number(112)],
             [EACCES, ENOENT, ECONNREFUSED, ENOSPC].map(Some)
         );
-        assert_eq!([number(23), number(1117)], [Some(EIO); 2]);
+        assert_eq!([number(23), number(323), number(1117)], [Some(EIO); 3]);
         // Not ready, not connected, and a code that stands for nothing here.
         for code in [21, 1167, 9999] {
             assert_ne!(number(code), Some(EIO));
