@@ -173,7 +173,10 @@ impl Arena {
             return None;
         }
         free.fresh += 1;
-        NonZeroU32::new(free.fresh).map(Slot)
+        let slot = NonZeroU32::new(free.fresh).map(Slot)?;
+        // It may come before the threads that fault in ahead of use.
+        self.mapping.use_again(self.offset(&slot), SLOT_BYTES);
+        Some(slot)
     }
 
     /// Wipes a slot and frees it. False if it did not read back as zero: the memory is defective, and the slot is not

@@ -83,7 +83,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has a range be locked as it is used for the first time, or as [`fault_in`](Self::fault_in) comes to it.
+    /// Has a range be locked as it is used for the first time, or as [`fault_in`](Self::fault_in) comes to it. Call
+    /// [`use_again`](Self::use_again) before the first use, too.
     ///
     /// # Errors
     ///
@@ -127,7 +128,8 @@ impl Mapping {
         unsafe { memory::give_back(at, len, &self.locked) }
     }
 
-    /// Takes a range into use again that was given back: it is locked again, where that does not happen by itself.
+    /// Takes a range into use for the first time, or again after it was given back: it is locked, where that does not happen by
+    /// itself.
     pub fn use_again(&self, offset: usize, len: usize) {
         if let Ok(at) = self.part(offset, len) {
             // SAFETY: as in `fault_in`.

@@ -109,7 +109,7 @@ fn raise_working_set(more: usize) -> io::Result<()> {
     checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), min, max) })
 }
 
-/// Memory cannot be locked before it is used: [`fault_in`] does it. Here it is found out whether the system permits as much.
+/// Memory cannot be locked before it is used: [`fault_in`] and [`use_again`] do it. Here it is found out whether the system permits as much.
 ///
 /// # Safety
 ///
@@ -128,7 +128,7 @@ pub(crate) unsafe fn fault_in(at: NonNull<u8>, len: usize, locked: &AtomicBool) 
         return Err(ErrorKind::Unsupported.into());
     }
     // SAFETY: as the caller promises.
-    unsafe { lock(at, len) }.inspect_err(|_| locked.store(false, Ordering::Relaxed))
+    unsafe { lock(at, len) }.inspect_err(|error| note_unlocked(error, locked))
 }
 
 /// Takes it out of the working set: then the system uses its memory for others when it needs some. Its content stays: zeros.
@@ -145,7 +145,14 @@ pub(crate) unsafe fn give_back(at: NonNull<u8>, len: usize, _locked: &AtomicBool
     Ok(())
 }
 
-/// Locks it again.
+/// Says once, as a program does at its start, that memory in use is not locked.
+fn note_unlocked(error: &io::Error, locked: &AtomicBool) {
+    if locked.swap(false, Ordering::Relaxed) {
+        tracing::warn!(%error, "memory is NOT LOCKED from now on, so evidence may reach the page file");
+    }
+}
+
+/// Locks it, for its first use or again.
 ///
 /// # Safety
 ///
@@ -154,8 +161,7 @@ pub(crate) unsafe fn use_again(at: NonNull<u8>, len: usize, locked: &AtomicBool)
     if locked.load(Ordering::Relaxed) {
         // SAFETY: as the caller promises.
         if let Err(error) = unsafe { lock(at, len) } {
-            tracing::warn!(%error, "memory that is used again is not locked");
-            locked.store(false, Ordering::Relaxed);
+            note_unlocked(&error, locked);
         }
     }
 }
