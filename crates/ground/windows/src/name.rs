@@ -12,7 +12,7 @@ pub enum Name {
     Disk(u32),
     /// A volume, by its drive letter: `\\.\C:`.
     Letter(char),
-    /// A volume, by its identifier: `\\?\Volume{…}`.
+    /// A volume, by its identifier or its number: `\\?\Volume{…}`, `\\.\HarddiskVolume3`.
     Volume,
     /// A shadow copy of a volume, which nothing changes: `\\?\GLOBALROOT\Device\HarddiskVolumeShadowCopy1`.
     ShadowCopy(String),
@@ -40,6 +40,9 @@ impl Name {
         if lower.starts_with("volume{") {
             return lower.ends_with('}').then_some(Self::Volume);
         }
+        if is_numbered(lower.strip_prefix(r"globalroot\device\").unwrap_or(&lower)) {
+            return Some(Self::Volume);
+        }
         if let Some(device) = lower.strip_prefix(r"globalroot\device\") {
             let last = name.rsplit('\\').next().unwrap_or_default().to_owned();
             return match device.contains('\\') || device.is_empty() {
@@ -55,6 +58,12 @@ impl Name {
     pub const fn is_volume(&self) -> bool {
         matches!(self, Self::Letter(_) | Self::Volume)
     }
+}
+
+/// Whether a name, in small letters, is that of a volume with its number.
+fn is_numbered(name: &str) -> bool {
+    let number = name.strip_prefix("harddiskvolume").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a path names a pipe: `\\.\pipe\x`. Case does not matter, and a slash is a backslash.
@@ -88,6 +97,9 @@ mod tests {
             ("//./C:", Name::Letter('C')),
             (r"\\?\Volume{4c1b02c1-d990-11dc-99ae-806e6f6e6963}", Name::Volume),
             (r"\\?\GLOBALROOT\Device\HarddiskVolumeShadowCopy7", Name::ShadowCopy("HarddiskVolumeShadowCopy7".into())),
+            (r"\\?\GLOBALROOT\Device\HarddiskVolume3", Name::Volume),
+            (r"\\.\HarddiskVolume12", Name::Volume),
+            (r"\\.\Harddisk0Partition3", Name::Other("Harddisk0Partition3".into())),
             (r"\\.\CdRom0", Name::Other("CdRom0".into())),
         ] {
             assert_eq!(Name::of(path), Some(name), "{path}");
@@ -104,6 +116,8 @@ mod tests {
             r"\\?\UNC\server\share\x.raw",
             r"\\?\Volume{4c1b02c1-d990-11dc-99ae-806e6f6e6963}\case.raw",
             r"\\?\GLOBALROOT\Device\HarddiskVolumeShadowCopy7\Windows",
+            r"\\?\GLOBALROOT\Device\HarddiskVolume3\case.raw",
+            r"\\.\HarddiskVolume",
             r"\\.\pipe\x",
             r"\\.\",
             "",

@@ -25,23 +25,31 @@ pub(crate) fn export_name(device: &Path) -> Option<String> {
 pub(crate) fn remarks(device: &Path) -> Vec<String> {
     let text = path_to_text(device);
     let Some(name) = Name::of(&text) else { return Vec::new() };
-    // Without the list, a volume is still said to change.
-    let mounted = volumes().unwrap_or_default();
+    let mounted = volumes();
     match name {
         Name::Disk(number) => {
             let found = disks().into_iter().find(|disk| disk.number == number);
-            let users = found.map(|disk| disk.users(&mounted)).unwrap_or_default();
-            match users.is_empty() {
-                true => Vec::new(),
-                false => vec![format!(
-                    "{text} is in use ({}): this system writes to it while it is read, so the image mixes several moments",
-                    users.join(", ")
-                )],
-            }
+            of_disk(&text, found.zip(mounted.ok()).map(|(disk, mounted)| disk.users(&mounted)))
         }
-        Name::Letter(_) | Name::Volume => of_volume(&text, &name, &mounted),
-        // Nothing changes a shadow copy; of others nothing is known.
-        Name::ShadowCopy(_) | Name::Other(_) => Vec::new(),
+        // Without the list, a volume is still said to change.
+        Name::Letter(_) | Name::Volume => of_volume(&text, &name, &mounted.unwrap_or_default()),
+        // Nothing changes it.
+        Name::ShadowCopy(_) => Vec::new(),
+        Name::Other(_) => of_disk(&text, None),
+    }
+}
+
+/// What is said of a disk with these users; `None` if they cannot be had.
+fn of_disk(text: &str, users: Option<Vec<String>>) -> Vec<String> {
+    match users {
+        None => vec![format!(
+            "whether this system writes to {text} while it is read is not known: if it does, the image mixes several moments"
+        )],
+        Some(users) if users.is_empty() => Vec::new(),
+        Some(users) => vec![format!(
+            "{text} is in use ({}): this system writes to it while it is read, so the image mixes several moments",
+            users.join(", ")
+        )],
     }
 }
 
@@ -69,4 +77,18 @@ fn is_bitlocker(volume: &Volume) -> bool {
         Some(sector.get(BITLOCKER_AT..)?.starts_with(BITLOCKER))
     };
     begins().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_whose_users_cannot_be_had_is_not_one_without_users() {
+        let said = |users| of_disk(r"\\.\PhysicalDrive0", users);
+        assert_eq!(said(Some(Vec::new())), Vec::<String>::new());
+        assert!(said(Some(vec!["C:".to_owned()]))[0].contains("is in use (C:)"));
+        assert!(said(None)[0].contains("is not known"));
+        assert_eq!(remarks(Path::new(r"\\.\Harddisk0Partition3")).len(), 1);
+    }
 }
