@@ -7,19 +7,27 @@ use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_drive::{Drive, DriveFile, OpenOptions, Session};
 use cheetah_image::{Evidence, Identity, Kind, Source};
-use cheetah_volume::reach::{ReachOptions, beyond};
+use cheetah_volume::reach::{ReachOptions, add_claims, beyond_end};
 
 /// The part of an image that is read if it can be read only from start to end: it stays in memory.
 const IN_ORDER_BYTES: u64 = cheetah_image::compressed::FRAME_MAX;
 
 /// Returns what is in doubt about a source, a sentence each: what was found when it was opened, and partition tables and file
-/// systems that reach beyond its end. Reads its first bytes and those of its partitions; what cannot be read in `patience` is
-/// left out.
+/// systems that reach beyond its end. Reads its first bytes and those of its partitions; that this takes longer than `patience`
+/// is a doubt, too.
 pub async fn doubts(source: &Source, patience: Duration) -> Vec<String> {
     let options = ReachOptions { sector_bytes: recorded_sector_size(source), read_up_to: readable_up_to(source) };
-    let looking = beyond(&*source.device, options);
-    let found = tokio::time::timeout(patience, looking).await.unwrap_or_default();
-    source.notes.iter().cloned().chain(found).collect()
+    let mut claims = Vec::new();
+    let looking = add_claims(&*source.device, options, &mut claims);
+    let is_whole = tokio::time::timeout(patience, looking).await.is_ok();
+    let found = beyond_end(claims, source.device.geometry().size);
+    let late = (!is_whole).then(|| unexamined(&format!("that takes longer than {patience:?}")));
+    source.notes.iter().cloned().chain(found).chain(late).collect()
+}
+
+/// Says that a look for doubts did not end, and why: a sentence without its end.
+pub fn unexamined(why: &str) -> String {
+    format!("not all of its partition tables and file systems were examined for where they end: {why}")
 }
 
 /// Whether a source may be looked at while it is read: it is behind a link, over which the look takes some round trips, and need not be
@@ -65,5 +73,55 @@ pub async fn doubts_about_drive(file: &DriveFile, session: &Session) -> Vec<Stri
         // The device of a drive that is only read keeps all that its reads need.
         Ok(drive) => doubts_about(file, drive.device(), session.timeout).await,
         Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_device::memory::Memory;
+    use cheetah_device::{Data, Device, Geometry, Io};
+    use cheetah_testing::raid::disk;
+
+    use super::*;
+
+    /// A device whose bytes from an offset on never arrive.
+    struct Stuck {
+        inner: Memory,
+        from: u64,
+    }
+
+    impl Device for Stuck {
+        fn geometry(&self) -> Geometry {
+            self.inner.geometry()
+        }
+
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            match range.end() <= self.from {
+                true => self.inner.read(range),
+                false => Io::later(std::future::pending()),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_takes_too_long_is_a_doubt_beside_what_it_found() {
+        let mut ext = vec![0; 512 << 10];
+        ext[1028..1032].copy_from_slice(&512_u32.to_le_bytes());
+        ext[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        let mut bytes = disk(&[(0x83, &ext), (0x83, &[5; 128 << 10])]);
+        // Within the second partition.
+        bytes.truncate(bytes.len() - (64 << 10));
+        let second = (1 << 20) + (512 << 10);
+        let late = "not all of its partition tables and file systems were examined for where they end: that takes longer \
+                    than 10s";
+        for (from, found) in [(0, 0), (second, 1)] {
+            let identity = Identity::new(Kind::Nbd, "nbd://host/", bytes.len() as u64);
+            let device = Arc::new(Stuck { inner: Memory::new(bytes.clone()), from });
+            let mut source = Source::new(device, identity, "host".into());
+            source.notes.push("a part may be missing".into());
+            let said = doubts(&source, Duration::from_secs(10)).await;
+            assert_eq!((said.len(), &*said[0], &*said[said.len() - 1]), (found + 2, "a part may be missing", late));
+            assert!(found == 0 || said[1].starts_with("partition 2 of the MBR reaches"), "{said:?}");
+        }
     }
 }

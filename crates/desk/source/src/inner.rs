@@ -1,6 +1,7 @@
 //! The volumes in a source, as they are looked for when it is opened.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_device::DynDevice;
 use cheetah_drive::DriveFile;
@@ -51,13 +52,22 @@ pub(crate) async fn volumes_in(
 }
 
 /// Lists the shadow copies of the volumes that the partition table of a source names.
-pub(crate) async fn copies_in(source: &Source) -> VolumeStack {
+async fn copies_in(source: &Source) -> VolumeStack {
     let sector_bytes = source.identity.sector_size;
     let device = DynDevice::clone(&source.device);
     let device: DynDevice = Arc::new(Beginning { device, end: readable_up_to(source) });
     let start = by_table(&device, sector_bytes).await.for_copies();
     let how = How { sectors: sector_bytes.into(), copies: ShadowCopies::Listed, ..How::default() };
     find(device, start, how).await
+}
+
+/// The same; a sentence that they are not listed if that takes longer than `patience`.
+pub(crate) async fn copies_within(source: &Source, patience: Duration) -> VolumeStack {
+    tokio::time::timeout(patience, copies_in(source)).await.unwrap_or_else(|_| {
+        let mut stack = VolumeStack::default();
+        stack.not_opened.push(format!("the shadow copies of it are not listed: that takes longer than {patience:?}"));
+        stack
+    })
 }
 
 /// Fails if shadow copies that are asked for by their names are not shown.
@@ -84,4 +94,32 @@ pub(crate) fn is_known_better(volume: &UnreadVolume, stack: &VolumeStack) -> boo
         opened.chain(locked).any(|(inside, partition)| inside.is_empty() && partition == volume.partition)
     });
     was_tried || stack.used.contains(&volume.partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_device::{ByteRange, Data, Device, Geometry, Io};
+    use cheetah_image::{Identity, Kind};
+
+    use super::*;
+
+    /// A device of which nothing ever arrives.
+    struct Stuck;
+
+    impl Device for Stuck {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: 1 << 20, writable: false, block_preferred: 512 }
+        }
+
+        fn read(&self, _: ByteRange) -> Io<'_, Data> {
+            Io::later(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_for_shadow_copies_that_takes_too_long_is_said() {
+        let source = Source::new(Arc::new(Stuck), Identity::new(Kind::Nbd, "nbd://host/", 1 << 20), "host".into());
+        let stack = copies_within(&source, Duration::from_secs(10)).await;
+        assert_eq!(stack.not_opened, ["the shadow copies of it are not listed: that takes longer than 10s"]);
+    }
 }

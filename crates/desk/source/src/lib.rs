@@ -37,7 +37,7 @@ pub use access::{Access, CacheOption, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
 pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};
-pub use doubts::{doubts, doubts_about_drive, may_look_meanwhile};
+pub use doubts::{doubts, doubts_about_drive, may_look_meanwhile, unexamined};
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on, readable_up_to};
-use crate::inner::{Beside, check_copies, copies_in, is_known_better, volumes_in, volumes_of_drive};
+use crate::inner::{Beside, check_copies, copies_within, is_known_better, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};
@@ -334,7 +334,7 @@ impl OpenedSource {
         patience: Duration,
     ) -> Option<impl Future<Output = VolumeStack> + Send + use<>> {
         let source = self.behind.clone().filter(|_| !self.stack.lists_copies)?;
-        Some(async move { tokio::time::timeout(patience, copies_in(&source)).await.unwrap_or_default() })
+        Some(async move { copies_within(&source, patience).await })
     }
 
     /// Waits until the metadata of a source behind a link was fetched ahead of tools, if that is done. A look before that would

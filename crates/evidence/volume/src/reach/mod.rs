@@ -61,12 +61,19 @@ impl Default for ReachOptions {
 /// Returns what the partition tables and the file systems of `device` claim, in no particular order. What cannot be read claims
 /// nothing.
 pub async fn reach(device: &dyn Device, options: ReachOptions) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    add_claims(device, options, &mut claims).await;
+    claims
+}
+
+/// Adds them to `claims` as they are found: a look that is given up leaves those.
+pub async fn add_claims(device: &dyn Device, options: ReachOptions, claims: &mut Vec<Claim>) {
     let look = Look { device: &Nearby::new(device), options };
     let whole = look.volume(0).await;
-    let mut claims: Vec<Claim> = whole.iter().map(|found| found.claim("", 0)).collect();
+    claims.extend(whole.iter().map(|found| found.claim("", 0)));
     // The boot sector of such a file system has the signature of a partition table.
     if whole.as_ref().is_some_and(|found| found.is_boot_sector) {
-        return claims;
+        return;
     }
     let tables = table::read(&look).await;
     claims.extend(tables.claims);
@@ -75,14 +82,16 @@ pub async fn reach(device: &dyn Device, options: ReachOptions) -> Vec<Claim> {
             claims.push(found.claim(&format!(" in {name}"), start));
         }
     }
-    claims
 }
 
 /// Returns a sentence for each claim that reaches beyond the end of `device`, the farthest first.
 pub async fn beyond(device: &dyn Device, options: ReachOptions) -> Vec<String> {
-    let mut claims = reach(device, options).await;
+    beyond_end(reach(device, options).await, device.geometry().size)
+}
+
+/// Returns a sentence for each claim that reaches beyond the end of a device of `size` bytes, the farthest first.
+pub fn beyond_end(mut claims: Vec<Claim>, size: u64) -> Vec<String> {
     claims.sort_by_key(|claim| std::cmp::Reverse(claim.end_bytes));
-    let size = device.geometry().size;
     claims.iter().filter_map(|claim| claim.beyond(size)).collect()
 }
 
