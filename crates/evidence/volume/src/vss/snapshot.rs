@@ -116,7 +116,8 @@ fn push(pieces: &mut Vec<Piece>, range: ByteRange, origin: Origin) {
 
 fn follows(last: Piece, next: Origin) -> bool {
     match (last.origin, next) {
-        (Origin::Volume(at), Origin::Volume(next)) => at + last.range.len == next,
+        // A hostile store may name the highest places that there are.
+        (Origin::Volume(at), Origin::Volume(next)) => at.checked_add(last.range.len) == Some(next),
         (Origin::Unused, Origin::Unused) => true,
         _ => false,
     }

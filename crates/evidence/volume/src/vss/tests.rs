@@ -294,6 +294,22 @@ fn a_block_that_was_moved_away_and_back_is_an_error_and_no_other_is() {
     assert!(read(&device, block, 2 * block).is_err());
 }
 
+#[test]
+fn a_block_that_was_moved_to_the_highest_place_is_an_error_and_no_other_is() {
+    let mut made = two();
+    // The newest one says that it is as large as can be, and that its first block was moved to the end.
+    let (size, descriptor) = (made.catalog_at + 128 + 8, made.stores[1].list + 128);
+    made.bytes[size..size + 8].fill(0xff);
+    let to = (u64::MAX - u64::MAX % BLOCK_BYTES as u64).to_le_bytes();
+    let forwarder = [&[0; 8][..], &to, &[0; 8], &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
+    made.bytes[descriptor..descriptor + 32].copy_from_slice(&forwarder);
+    let disk = disk(&made);
+    let device = opened(&made, &disk).snapshots[0].over(&disk).unwrap();
+    let block = BLOCK_BYTES as u64;
+    assert!(read(&device, 0, 2 * block).is_err());
+    assert!(read(&device, block, 2 * block).is_ok());
+}
+
 /// A disk with a bad place.
 struct Bad {
     memory: DynDevice,
