@@ -10,6 +10,8 @@ use super::refused::{Damage, Defect, Part};
 
 /// The longest list, in blocks: 512 MiB.
 const BLOCKS_MAX: usize = 1 << 15;
+/// The longest catalog, in blocks: as many shadow copies as there can be take nine. It is read whenever a source is opened.
+const CATALOG_BLOCKS_MAX: usize = 64;
 /// How much is read at once of a list whose blocks lie behind each other, as they mostly do.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
@@ -39,7 +41,8 @@ impl<'a> Chain<'a> {
         if at == 0 {
             return Ok(None);
         }
-        if self.seen.len() >= BLOCKS_MAX {
+        let blocks_max = if self.part == Part::Catalog { CATALOG_BLOCKS_MAX } else { BLOCKS_MAX };
+        if self.seen.len() >= blocks_max {
             return Err(self.damaged(at, Damage::LongList));
         }
         if !self.seen.insert(at) {

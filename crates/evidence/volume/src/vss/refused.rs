@@ -56,7 +56,7 @@ pub enum Damage {
     #[error("is in its list twice")]
     Twice,
     /// Its list passes a limit.
-    #[error("is one of more than 32768 of its list, which are not supported")]
+    #[error("is one more of its list than are supported")]
     LongList,
     /// An entry of the catalog is of another kind.
     #[error("has an entry of a kind that is not known")]

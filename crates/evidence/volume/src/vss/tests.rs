@@ -210,6 +210,29 @@ fn a_damaged_catalog_is_refused_with_its_place() {
     assert_eq!(listed(&beyond, &disk(&beyond)), Err(expected));
 }
 
+#[test]
+fn a_catalog_of_more_blocks_than_any_has_is_refused() {
+    for (blocks, is_listed) in [(64, true), (65, false)] {
+        let mut made = two();
+        let mut block = made.bytes[made.catalog_at..][..BLOCK_BYTES].to_vec();
+        block[128..].fill(0);
+        let first = made.bytes.len();
+        made.bytes[0x1e30..][..8].copy_from_slice(&(first as u64).to_le_bytes());
+        for number in 1..=blocks {
+            let (at, next) = (made.bytes.len(), if number < blocks { made.bytes.len() + BLOCK_BYTES } else { 0 });
+            block[32..40].copy_from_slice(&(at as u64).to_le_bytes());
+            block[40..48].copy_from_slice(&(next as u64).to_le_bytes());
+            made.bytes.extend(&block);
+        }
+        let last = (first + 64 * BLOCK_BYTES) as u64;
+        let expected = match is_listed {
+            true => Ok(Some(Catalog { volume: volume_of(&made), copies: Vec::new() })),
+            false => Err(Defect::Damaged { part: Part::Catalog, at: last, why: Damage::LongList }),
+        };
+        assert_eq!(listed(&made, &disk(&made)), expected);
+    }
+}
+
 /// Opens both shadow copies after damage, and returns why each is not opened.
 fn refusals(damage: impl Fn(&mut Made)) -> [Option<Defect>; 2] {
     let mut made = two();
