@@ -4,7 +4,7 @@ use cheetah_device::{ByteRange, Device};
 use futures::{StreamExt as _, stream};
 
 use super::BLOCK_BYTES;
-use super::block::{parse_block, parse_header};
+use super::block::{HEADER_AT, parse_block, parse_header};
 use super::chain::{Chain, read};
 use super::entries::{Entries, ShadowCopy};
 use super::refused::{Defect, Part};
@@ -27,10 +27,14 @@ pub struct Catalog {
 ///
 /// # Errors
 ///
-/// If the catalog is damaged or cannot be read. A volume whose start cannot be read is not known to have shadow copies.
+/// If the catalog is damaged or cannot be read, or the start of the volume cannot be read, so that it is not known whether it has shadow
+/// copies.
 pub async fn catalog(device: &dyn Device, volume: ByteRange) -> Result<Option<Catalog>, Defect> {
-    let start = ByteRange::new(0, START_BYTES.min(volume.len));
-    let Ok(start) = read(device, volume, start).await else { return Ok(None) };
+    if volume.len < START_BYTES {
+        return Ok(None);
+    }
+    let start = read(device, volume, ByteRange::new(0, START_BYTES)).await;
+    let start = start.map_err(|error| Defect::Unread { part: Part::Header, at: HEADER_AT as u64, error })?;
     let Some(catalog_at) = parse_header(&start.into_bytes()).transpose()? else { return Ok(None) };
     let (mut entries, mut chain) = (Entries::default(), Chain::new(device, volume, Part::Catalog, catalog_at));
     while let Some((at, block)) = chain.next_block().await? {

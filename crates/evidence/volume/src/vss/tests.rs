@@ -357,7 +357,8 @@ fn what_cannot_be_read_is_an_error_where_it_is_needed() {
     let made = two();
     let at = |offset: usize, len: u64| ByteRange::new(AT + offset as u64, len);
     let on = |place| -> DynDevice { Arc::new(Bad { memory: disk(&made), place }) };
-    assert_eq!(listed(&made, &on(at(0, 512))), Ok(None));
+    let error = listed(&made, &on(at(0, 512))).unwrap_err();
+    assert!(matches!(error, Defect::Unread { part: Part::Header, at: 0x1e00, .. }), "{error}");
     let error = listed(&made, &on(at(made.catalog_at, 512))).unwrap_err();
     assert!(matches!(error, Defect::Unread { part: Part::Catalog, .. }), "{error}");
     // A block of a list, and the block behind the last one of a list, which is read with it.
