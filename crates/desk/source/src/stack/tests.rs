@@ -187,6 +187,17 @@ fn a_damaged_catalog_is_named_and_all_else_is_found() {
 }
 
 #[test]
+fn shadow_copies_of_a_volume_without_the_name_of_ntfs_are_named() {
+    let mut made = vss::random(2);
+    made.bytes[3..11].fill(0);
+    let source = device(&disk(&[(NTFS, &made.bytes)]));
+    let stack = found_with(&source, Start::Source, ShadowCopies::Unasked);
+    let said = "the shadow copies of p1 are not listed: the header of VSS at byte 7680 of the volume is in a volume whose boot \
+                sector does not name NTFS";
+    assert_eq!((stack.copies.len(), &stack.not_opened[..]), (0, &[said.to_owned()][..]));
+}
+
+#[test]
 fn members_of_arrays_beyond_the_limit_are_left_out_and_that_is_said() {
     let member = |number: usize| device(&mirror(&format!("m{number}"), &noise(8 << 10, number as u64)));
     let others: Vec<_> = (1..=PLACES_MAX).map(|number| (format!("disk{number}"), member(number))).collect();

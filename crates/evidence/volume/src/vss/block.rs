@@ -30,13 +30,17 @@ impl Part {
     }
 }
 
-/// Returns where the catalog begins, by the start of a volume; `None` if it is no NTFS volume with shadow copies.
+/// Returns where the catalog begins, by the start of a volume; `None` if it has no shadow copies. A header in a volume that is no NTFS
+/// volume is damage: of either.
 pub(super) fn parse_header(start: &[u8]) -> Option<Result<u64, Defect>> {
     let header = start.get(HEADER_AT..HEADER_AT + BLOCK_HEADER_BYTES)?;
-    if start.get(3..11) != Some(NTFS) || !header.starts_with(&IDENTIFIER) {
+    if !header.starts_with(&IDENTIFIER) {
         return None;
     }
     let damaged = |why| Some(Err(Defect::Damaged { part: Part::Header, at: HEADER_AT as u64, why }));
+    if start.get(3..11) != Some(NTFS) {
+        return damaged(Damage::NotNtfs);
+    }
     if !HEADER_VERSIONS.contains(&u32_at(header, 16)) {
         return damaged(Damage::Version);
     }

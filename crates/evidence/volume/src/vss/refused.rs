@@ -46,6 +46,9 @@ pub enum Damage {
     /// It is another structure.
     #[error("is of another kind")]
     Kind,
+    /// The volume is no NTFS volume, or its boot sector is damaged.
+    #[error("is in a volume whose boot sector does not name NTFS")]
+    NotNtfs,
     /// It was copied from another place.
     #[error("says that it lies elsewhere")]
     Place,

@@ -6,7 +6,7 @@
 //! Each turn looks at what the turn before found. The parts of an array or of a group may be found in different turns, so it is put
 //! together when all of them are there, and without some of them only when nothing else is found.
 //!
-//! The shadow copies of an NTFS volume are listed (`copies`). They are shown only if they are asked for, and not looked at again.
+//! The shadow copies of an NTFS volume are listed (`copies`), and named of one whose boot sector was wiped. They are shown only if they are asked for, and not looked at again.
 
 mod copies;
 
@@ -92,8 +92,11 @@ impl Looked {
         self.candidate.content.formats.iter().any(|format| format.name == LVM2)
     }
 
-    fn is_ntfs(&self) -> bool {
-        self.candidate.content.formats.iter().any(|format| format.family == NTFS)
+    /// Whether it may have shadow copies: as an NTFS volume, or as one whose boot sector was wiped.
+    fn may_have_copies(&self) -> bool {
+        let content = &self.candidate.content;
+        let is_unknown = content.formats.is_empty() && content.unread.is_none() && self.partitions.is_empty();
+        is_unknown || content.formats.iter().any(|format| format.family == NTFS)
     }
 
     /// Whether a key may open it.
@@ -255,7 +258,7 @@ impl<'a> Finder<'a> {
                 divided.push(one);
                 continue;
             }
-            if one.is_ntfs() {
+            if one.may_have_copies() {
                 file_systems.push(one.seen());
             }
             if one.is_for_lvm() {
