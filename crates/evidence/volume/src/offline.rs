@@ -112,7 +112,7 @@ pub fn shadow_copies(disk: &Memory) -> vss::Opened {
     let whole = ByteRange::new(0, disk.geometry().size);
     let Some(Ok(Some(catalog))) = vss::catalog(disk, whole).now_or_never() else { return vss::Opened::default() };
     let numbers: Vec<_> = catalog.copies.iter().map(|copy| copy.number).collect();
-    vss::open(disk, &catalog, &numbers).now_or_never().unwrap_or_default()
+    vss::open(disk, &catalog, &numbers, &mut vss::Budget::default()).now_or_never().unwrap_or_default()
 }
 
 /// Describes the physical volume of Core Storage on `disk`, whatever its checksums are, and as if its log were not encrypted.

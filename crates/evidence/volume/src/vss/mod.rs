@@ -47,7 +47,7 @@ mod tests;
 
 pub use self::catalog::{Catalog, catalog};
 pub use self::entries::ShadowCopy;
-pub use self::open::{NotOpened, Opened, open};
+pub use self::open::{Budget, NotOpened, Opened, open};
 pub use self::refused::{Damage, Defect, Part};
 pub use self::snapshot::Snapshot;
 

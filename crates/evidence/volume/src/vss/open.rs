@@ -14,8 +14,18 @@ use super::refused::{Damage, Defect, Part};
 use super::snapshot::Snapshot;
 use super::store::{Bounds, Store};
 
-/// The maximum number of blocks of which the stores of a volume say something: 128 GiB. They take some 30 bytes of memory each.
+/// The maximum number of entries about blocks in the stores of all volumes: 128 GiB. They take some 30 bytes of memory each.
 const ENTRIES_MAX: usize = 8 << 20;
+
+/// How many entries about blocks stores may still have. One is for all volumes of a source: partitions may overlap, so that the same stores
+/// are read again.
+pub struct Budget(pub(super) usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(ENTRIES_MAX)
+    }
+}
 
 /// Shadow copies that were to be opened, in the order of their numbers.
 #[derive(Debug, Default)]
@@ -43,18 +53,18 @@ impl fmt::Display for NotOpened {
 }
 
 /// Opens the shadow copies with these numbers, of the volume whose catalog was read from the device. Reads the lists of their stores
-/// and of all later ones.
-pub async fn open(device: &dyn Device, catalog: &Catalog, numbers: &[u32]) -> Opened {
+/// and of all later ones, as far as the budget reaches.
+pub async fn open(device: &dyn Device, catalog: &Catalog, numbers: &[u32], budget: &mut Budget) -> Opened {
     let mut opened = Opened::default();
     let Some(oldest) = numbers.iter().min() else { return opened };
     let mut stores: Vec<Arc<Store>> = Vec::new();
-    let (mut broken, mut entries_left) = (None::<NotOpened>, ENTRIES_MAX);
+    let mut broken = None::<NotOpened>;
     // From the newest one back, since each needs all that are later.
     for copy in catalog.copies.iter().rev().take_while(|copy| copy.number >= *oldest) {
         let is_wanted = numbers.contains(&copy.number);
         if broken.is_none() {
             let with_bitmaps = is_wanted && stores.is_empty();
-            match read_store(device, catalog.volume, copy, (with_bitmaps, &mut entries_left)).await {
+            match read_store(device, catalog.volume, copy, (with_bitmaps, &mut *budget)).await {
                 Ok(store) => stores.push(Arc::new(store)),
                 Err(why) => broken = Some(NotOpened { number: copy.number, why }),
             }
@@ -89,7 +99,7 @@ async fn read_store(
     device: &dyn Device,
     volume: ByteRange,
     copy: &ShadowCopy,
-    (with_bitmaps, entries_left): (bool, &mut usize),
+    (with_bitmaps, Budget(entries_left)): (bool, &mut Budget),
 ) -> Result<Store, Defect> {
     let places = copy.store.ok_or(Defect::NoStore)?;
     match &copy.defect {

@@ -144,9 +144,9 @@ impl Store {
         }
     }
 
-    /// The number of blocks and overlays of which it says something.
+    /// The number of blocks and overlays of which it says something. A block that was moved counts twice.
     pub fn entries(&self) -> usize {
-        self.blocks.len() + self.overlays.len()
+        self.blocks.len() + self.overlays.len() + self.moved.len()
     }
 
     /// Where the content of the block at this offset is, if it says that.

@@ -8,7 +8,7 @@ use cheetah_testing::vss::{BLOCK_BYTES, Made, MadeCopy, MadeStore, Volume, rando
 use futures::FutureExt as _;
 use proptest::prelude::*;
 
-use super::{Catalog, Damage, Defect, NotOpened, Opened, Part, Snapshot, catalog, open};
+use super::{Budget, Catalog, Damage, Defect, NotOpened, Opened, Part, Snapshot, catalog, open};
 
 /// Where the volume lies in its disk.
 const AT: u64 = 12 << 10;
@@ -26,9 +26,13 @@ fn listed(made: &Made, disk: &DynDevice) -> Result<Option<Catalog>, Defect> {
 }
 
 fn opened(made: &Made, disk: &DynDevice) -> Opened {
+    opened_within(&mut Budget::default(), made, disk)
+}
+
+fn opened_within(budget: &mut Budget, made: &Made, disk: &DynDevice) -> Opened {
     let catalog = listed(made, disk).unwrap().unwrap();
     let numbers: Vec<_> = catalog.copies.iter().map(|copy| copy.number).collect();
-    open(&**disk, &catalog, &numbers).now_or_never().unwrap()
+    open(&**disk, &catalog, &numbers, budget).now_or_never().unwrap()
 }
 
 fn read(device: &DynDevice, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
@@ -274,6 +278,19 @@ fn a_damaged_store_is_refused_and_so_are_the_older_ones() {
             assert_eq!(refusals(|made| put(made, place, bytes)), expected);
         }
     }
+}
+
+#[test]
+fn the_stores_of_a_second_volume_count_with_those_of_the_first() {
+    let made = two();
+    let disk = disk(&made);
+    // They have 13 entries.
+    let mut budget = Budget(20);
+    assert_eq!(opened_within(&mut budget, &made, &disk).not_opened, []);
+    let again = opened_within(&mut budget, &made, &disk).not_opened;
+    let [refused] = &again[..] else { panic!("{again:?}") };
+    assert_eq!(refused.number, 1);
+    assert!(matches!(refused.why, Defect::Damaged { why: Damage::ManyBlocks, .. }), "{refused}");
 }
 
 #[test]

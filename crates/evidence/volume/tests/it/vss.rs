@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Geometry, Io};
 use cheetah_testing::vss::random;
-use cheetah_volume::vss::{Opened, catalog, open};
+use cheetah_volume::vss::{Budget, Opened, catalog, open};
 use tempfile::TempDir;
 
 use crate::need;
@@ -75,7 +75,7 @@ async fn ours(device: &DynDevice) -> Opened {
     let whole = ByteRange::new(0, device.geometry().size);
     let catalog = catalog(&**device, whole).await.unwrap().unwrap();
     let numbers: Vec<_> = catalog.copies.iter().map(|copy| copy.number).collect();
-    open(&**device, &catalog, &numbers).await
+    open(&**device, &catalog, &numbers, &mut Budget::default()).await
 }
 
 /// Compares ranges of each shadow copy; returns how many there are.

@@ -44,7 +44,7 @@ impl Finder<'_> {
             }
             self.stack.copies.push(ListedCopy { name, copy: copy.clone(), is_shown: false });
         }
-        let opened = vss::open(&*self.device, catalog, &wanted).await;
+        let opened = vss::open(&*self.device, catalog, &wanted, &mut self.store_budget).await;
         for one in opened.not_opened {
             let name = name_of(&of, one.number);
             self.note(format!("the shadow copy {} is not opened: {}", OneLine(&name), one.why));

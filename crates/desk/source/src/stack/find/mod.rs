@@ -19,6 +19,7 @@ use cheetah_unlock::{Candidate, Keys, Place, Unlocking};
 use cheetah_volume::assembly::PLACES_MAX;
 use cheetah_volume::formats::{Format, LVM2};
 use cheetah_volume::partition::{Partition, SectorSize, read_tables};
+use cheetah_volume::vss::Budget;
 use cheetah_volume::{lvm, md};
 use futures::{StreamExt as _, stream};
 
@@ -114,6 +115,8 @@ struct Finder<'a> {
     sectors: SectorSize,
     /// The shadow copies that are asked for.
     copies: ShadowCopies,
+    /// What their stores may still take.
+    store_budget: Budget,
     /// What is to be looked at.
     new: Vec<Seen>,
     /// Where file systems may be that are looked at for shadow copies alone.
@@ -140,6 +143,7 @@ impl<'a> Finder<'a> {
             unlocking,
             sectors,
             copies,
+            store_budget: Budget::default(),
             new: Vec::new(),
             file_systems: Vec::new(),
             examined: Vec::new(),
