@@ -31,6 +31,8 @@ const WRAPPING_BYTES: usize = 8;
 pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
     let container = Arc::new(apfs::read(&*place.device, place.range).await?);
     let (mut opened, mut untried, mut refused) = (Vec::new(), Vec::new(), None);
+    // For all volumes: a hostile container may have many.
+    let mut budgets: Vec<_> = keys.iter().filter(|key| !key.is_file).map(|_| Budget::of_one_key()).collect();
     for (index, volume) in container.volumes.iter().enumerate().filter(|(_, volume)| volume.is_encrypted) {
         let name = &volume.name;
         if let Some(why) = volume.refused {
@@ -38,7 +40,7 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
             refused = Some(why);
             continue;
         }
-        if let Some((cipher, protector)) = find_key(&container, index, keys, &mut untried).await? {
+        if let Some((cipher, protector)) = find_key(&container, index, (keys, &mut budgets[..]), &mut untried).await? {
             opened.push((index, cipher, protector));
         }
     }
@@ -55,17 +57,22 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
 /// The cipher of a volume, and what opened it.
 type Found = (Locked<SectorCipher>, String);
 
-/// Tries the keys on a volume. Adds why some users could not be tried, a clause each.
+/// Tries the keys on a volume, each with its budget. Adds why some users could not be tried, a clause each.
 async fn find_key(
     container: &Arc<Container>,
     index: usize,
-    keys: &Keys,
+    (keys, budgets): (&Keys, &mut [Budget]),
     untried: &mut Vec<String>,
 ) -> Result<Option<Found>> {
-    for key in keys.iter().filter(|key| !key.is_file) {
-        let (container, key) = (Arc::clone(container), Arc::clone(key));
-        let tried = spawn_blocking(move || with_stack_wiped(|| try_key(&container.volumes[index], &key)));
-        let (found, clauses) = tried.await.map_err(|_| Refusal::GivenUp)??;
+    for (key, budget) in keys.iter().filter(|key| !key.is_file).zip(budgets) {
+        let (container, key, mut left) = (Arc::clone(container), Arc::clone(key), *budget);
+        let trying = spawn_blocking(move || {
+            let tried = with_stack_wiped(|| try_key(&container.volumes[index], &key, &mut left));
+            (tried, left)
+        });
+        let (tried, left) = trying.await.map_err(|_| Refusal::GivenUp)?;
+        *budget = left;
+        let (found, clauses) = tried?;
         if found.is_some() {
             return Ok(found);
         }
@@ -77,14 +84,14 @@ async fn find_key(
 }
 
 /// Tries a password on each user of a volume. Blocks.
-fn try_key(volume: &Volume, key: &Key) -> Result<(Option<Found>, Vec<String>)> {
-    let (mut budget, mut untried) = (Budget::of_one_key(), Vec::new());
+fn try_key(volume: &Volume, key: &Key, budget: &mut Budget) -> Result<(Option<Found>, Vec<String>)> {
+    let mut untried = Vec::new();
     let Some(sealed) = &volume.key else {
         return Ok((None, vec![format!("the volume \"{}\" has no key", volume.name)]));
     };
     for opener in &volume.openers {
         let name = format!("{} of \"{}\" ({})", volume.kind_of(opener), volume.name, opener.id);
-        let found = match key_of_user(&opener.blob, key, &mut budget) {
+        let found = match key_of_user(&opener.blob, key, budget) {
             Ok(Some(user_key)) => cipher(sealed, &user_key),
             Ok(None) => Ok(None),
             Err(why) => Err(why),
@@ -211,4 +218,25 @@ pub(crate) fn opened_with_zeros(container: &Container, runs: Vec<Vec<Run>>, rang
         ciphers.push(Locked::new(sector_cipher(&[0; KEYS_BYTES]).ok_or(Refusal::Damaged("no cipher"))?)?);
     }
     Opened::with_ciphers(range, regions(range, parts)?, ciphers, String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_testing::apple::apfs::{blob, container};
+    use cheetah_volume::offline;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_key_may_cost_is_for_all_volumes_of_a_container() {
+        let blob = blob(0, &[9; 40], 1000, b"s");
+        let container = Arc::new(offline::apfs(container(64, &blob, &blob, &[])).unwrap().0);
+        let keys = Keys::parse(b"password\n").unwrap();
+        let (mut budgets, mut untried) = ([Budget::of_iterations(1500)], Vec::new());
+        for clauses in [0, 1] {
+            let found = find_key(&container, 0, (&keys, &mut budgets[..]), &mut untried).await.unwrap();
+            assert!(found.is_none() && untried.len() == clauses, "{untried:?}");
+        }
+        assert!(untried[0].contains("more time"), "{untried:?}");
+    }
 }

@@ -112,7 +112,8 @@ pub(crate) enum Kdf {
     Argon2 { is_hybrid: bool, passes: u32, memory_kib: u32, lanes: u32 },
 }
 
-/// What may still be spent on one key for one volume.
+/// What may still be spent on one key for one volume, or for all volumes of a container.
+#[derive(Clone, Copy)]
 pub(crate) struct Budget {
     iterations: u64,
     passes_kib: u64,
@@ -122,6 +123,12 @@ impl Budget {
     /// Four times the most that one function may cost: a header has several slots.
     pub fn of_one_key() -> Self {
         Self { iterations: 4 * u64::from(ITERATIONS_MAX), passes_kib: 4 * PASSES_KIB_MAX }
+    }
+
+    /// So many iterations.
+    #[cfg(test)]
+    pub fn of_iterations(iterations: u64) -> Self {
+        Self { iterations, passes_kib: 0 }
     }
 
     /// Takes the cost of a function.
