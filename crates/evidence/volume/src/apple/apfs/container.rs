@@ -9,7 +9,7 @@ use super::super::{Flaw, Result, Uuid};
 use super::blob::Blob;
 use super::blocks::{BLOCK_BYTES_MAX, Blocks, kind};
 use super::key_bag::{self, BagPlace, Entry, entry};
-use super::object_map::ObjectMap;
+use super::object_map::{Limits, ObjectMap};
 use super::superblock::{HARDWARE, Opener, Volume};
 use crate::checks::Checks;
 
@@ -21,8 +21,8 @@ const MAGIC: &[u8] = b"NXSB";
 const HEAD_BYTES: u64 = 4096;
 /// The longest area of checkpoints, in bytes. They have some hundred blocks.
 const CHECKPOINT_BYTES_MAX: u64 = 16 << 20;
-/// The most nodes of the map of a container, which has some ten objects.
-const NODES_MAX: usize = 1024;
+/// The most of the map of a container, which has some ten objects. It is read whenever a source is opened.
+const MAP_LIMITS: Limits = Limits { nodes: 1024, mappings: 64 << 10 };
 /// Set in the number of those blocks if they lie apart.
 const APART: u32 = 1 << 31;
 const FUSION: u64 = 0x100;
@@ -79,7 +79,7 @@ impl Container {
 
     async fn read_volumes(&mut self, blocks: &Blocks<'_>, superblock: &[u8]) -> Result<()> {
         let ids = (0..VOLUMES_MAX).map(|number| u64_at(superblock, 184 + 8 * number)).filter(|id| *id > 0);
-        let map = ObjectMap::read(blocks, u64_at(superblock, 160), NODES_MAX).await?;
+        let map = ObjectMap::read(blocks, u64_at(superblock, 160), MAP_LIMITS).await?;
         let places: Vec<_> = ids.filter_map(|id| map.find(id, self.transaction)).collect();
         let reads: Vec<_> = places.iter().map(|at| blocks.object(*at, &[VOLUME])).collect();
         for (at, bytes) in places.iter().zip(try_join_all(reads).await?) {

@@ -1,5 +1,7 @@
 //! Object maps: where the versions of objects lie.
 
+use std::collections::HashSet;
+
 use cheetah_device::le::{u32_at, u64_at};
 use futures::future::try_join_all;
 
@@ -17,8 +19,13 @@ const CHILD_BYTES: usize = 8;
 const CONVERTING: u32 = 0x2 | 0x4 | 0x8;
 /// Nodes that are read at once.
 const AT_ONCE: usize = 64;
-/// The most objects of a map: those of some hundred million files.
-const MAPPINGS_MAX: usize = 8 << 20;
+
+/// The most that a map may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub nodes: usize,
+    pub mappings: usize,
+}
 
 /// Flags of a mapping.
 pub(super) mod flag {
@@ -44,13 +51,14 @@ pub(super) struct ObjectMap {
 }
 
 impl ObjectMap {
-    /// Reads the map whose object is at `at`. A map of more than `nodes_max` nodes is refused.
-    pub async fn read(blocks: &Blocks<'_>, at: u64, nodes_max: usize) -> Result<Self> {
+    /// Reads the map whose object is at `at`. A map of more than the limits is refused, and one that names a node twice.
+    pub async fn read(blocks: &Blocks<'_>, at: u64, limits: Limits) -> Result<Self> {
         let wrong = || Flaw::Damaged("a map of its objects is damaged");
         let object = blocks.object(at, &[MAP]).await?;
         let mut map = Self { is_converting: u32_at(&object, 32) & CONVERTING != 0, mappings: Vec::new() };
         let (mut level, mut nodes) = (vec![u64_at(&object, 48)], 1);
         let mut height: Option<u16> = None;
+        let mut seen: HashSet<u64> = level.iter().copied().collect();
         while !level.is_empty() {
             let mut below = Vec::new();
             for some in level.chunks(AT_ONCE) {
@@ -61,9 +69,13 @@ impl ObjectMap {
                     if expected != node.level || node.is_leaf() != (node.level == 0) {
                         return Err(wrong());
                     }
+                    let known = below.len();
                     map.add(&node, &mut below).ok_or_else(wrong)?;
-                    if nodes + below.len() > nodes_max || map.mappings.len() > MAPPINGS_MAX {
-                        let most = format!("{nodes_max} nodes or {MAPPINGS_MAX} objects");
+                    if !below[known..].iter().all(|at| seen.insert(*at)) {
+                        return Err(wrong());
+                    }
+                    if nodes + below.len() > limits.nodes || map.mappings.len() > limits.mappings {
+                        let most = format!("{} nodes or {} objects", limits.nodes, limits.mappings);
                         return Err(Flaw::Unsupported(format!("a map of more than {most}")));
                     }
                 }

@@ -11,7 +11,7 @@ use super::super::{Flaw, Result};
 use super::blocks::{Blocks, kind};
 use super::container::Container;
 use super::node::Node;
-use super::object_map::{Mapping, ObjectMap, flag};
+use super::object_map::{Limits, Mapping, ObjectMap, flag};
 use super::superblock::{CONVERSION, Volume};
 
 /// The kind of the tree of files, in the second type of its nodes.
@@ -21,8 +21,8 @@ const TREE: [u32; 2] = [2, 3];
 const EXTENT: u64 = 8;
 const KIND_SHIFT: u32 = 60;
 const LENGTH_MASK: u64 = (1 << 56) - 1;
-/// The most nodes of the map of a volume.
-const NODES_MAX: usize = 256 << 10;
+/// The most of the map of a volume: that of some hundred million files.
+const MAP_LIMITS: Limits = Limits { nodes: 256 << 10, mappings: 8 << 20 };
 /// The size of the largest node, in bytes.
 const NODE_BYTES_MAX: u64 = 1 << 20;
 /// The size of one read, in bytes.
@@ -58,7 +58,7 @@ pub async fn encrypted_runs(
     decrypt: Decrypt<'_>,
 ) -> Result<Vec<Run>> {
     let blocks = container.blocks_of(Part { device, range });
-    let map = ObjectMap::read(&blocks, volume.object_map, NODES_MAX).await?;
+    let map = ObjectMap::read(&blocks, volume.object_map, MAP_LIMITS).await?;
     if map.is_converting {
         return Err(Flaw::Unsupported(CONVERSION.to_owned()));
     }

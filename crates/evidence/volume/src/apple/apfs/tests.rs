@@ -2,8 +2,8 @@
 
 use cheetah_device::memory::Memory;
 use cheetah_testing::apple::apfs::{
-    BLOCK, CHECKPOINTS, CONTAINER_BAG, CONTAINER_ID, ROOT, Record, SUPERBLOCK, VOLUME_ID, VOLUME_MAP, blob, container,
-    extent,
+    BLOCK, CHECKPOINTS, CONTAINER_BAG, CONTAINER_ID, CONTAINER_MAP, ROOT, Record, SUPERBLOCK, VOLUME_ID, VOLUME_MAP,
+    blob, container, extent,
 };
 use futures::FutureExt as _;
 use proptest::prelude::*;
@@ -93,6 +93,26 @@ fn what_no_key_can_open_is_refused_by_name() {
     let (fusion, new_key) = (changed(&[(last, 65, 1)]), changed(&[(VOLUME_MAP, 32, 8)]));
     assert!(matches!(found(fusion), Err(Flaw::Unsupported(_))));
     assert!(matches!(found(new_key), Err(Flaw::Unsupported(_))));
+}
+
+#[test]
+fn a_map_that_names_a_node_twice_is_damaged() {
+    for (second, is_whole) in [(41_u64, true), (40, false)] {
+        let mut bytes = made(&[]);
+        let root = (CONTAINER_MAP + 1) as usize * BLOCK;
+        let leaf = bytes[root..root + BLOCK].to_vec();
+        for block in [40_usize, 41] {
+            bytes[block * BLOCK..(block + 1) * BLOCK].copy_from_slice(&leaf);
+        }
+        // A node above leaves, with two of them.
+        bytes[root + 32..root + BLOCK].fill(0);
+        bytes[root + 32..root + 44].copy_from_slice(&[5, 0, 1, 0, 2, 0, 0, 0, 0, 0, 8, 0]);
+        bytes[root + 56..root + 64].copy_from_slice(&[0, 0, 8, 0, 16, 0, 16, 0]);
+        let end = root + BLOCK - 40;
+        bytes[end - 16..end].copy_from_slice(&[second, 40].map(u64::to_le_bytes).concat());
+        let outcome = found(bytes);
+        assert_eq!(outcome.is_ok(), is_whole, "{:?}", outcome.err());
+    }
 }
 
 #[test]
