@@ -27,10 +27,11 @@ const KEYS_BYTES: usize = 2 * KEY_BYTES;
 /// What wrapping adds to a key, in bytes.
 const WRAPPING_BYTES: usize = 8;
 
-/// Opens the container: each volume with the first of the keys that fits.
-pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
+/// Opens the container: each volume with the first of the keys that fits. Returns it with what is said of those that stay closed, a clause
+/// each.
+pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<(Opened, Vec<String>)> {
     let container = Arc::new(apfs::read(&*place.device, place.range).await?);
-    let (mut opened, mut untried, mut refused) = (Vec::new(), Vec::new(), None);
+    let (mut opened, mut closed, mut untried, mut refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     // For all volumes: a hostile container may have many.
     let mut budgets: Vec<_> = keys.iter().filter(|key| !key.is_file).map(|_| Budget::of_one_key()).collect();
     for (index, volume) in container.volumes.iter().enumerate().filter(|(_, volume)| volume.is_encrypted) {
@@ -40,10 +41,16 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
             refused = Some(why);
             continue;
         }
-        if let Some((cipher, protector)) = find_key(&container, index, (keys, &mut budgets[..]), &mut untried).await? {
-            opened.push((index, cipher, protector));
+        let mut clauses = Vec::new();
+        match find_key(&container, index, (keys, &mut budgets[..]), &mut clauses).await? {
+            Some((cipher, protector)) => opened.push((index, cipher, protector)),
+            None => {
+                closed.push(format!("none of the keys opens the volume \"{name}\""));
+                untried.append(&mut clauses);
+            }
         }
     }
+    untried.extend(container.unread.iter().map(|flaw| format!("a volume was not tried: {flaw}")));
     if opened.is_empty() {
         let has_locks = container.volumes.iter().any(|volume| volume.is_encrypted && volume.refused.is_none());
         return Err(match refused {
@@ -51,7 +58,8 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<Opened> {
             _ => Refusal::WrongKeys { untried },
         });
     }
-    show(place, &container, opened).await
+    closed.append(&mut untried);
+    Ok((show(place, &container, opened).await?, closed))
 }
 
 /// The cipher of a volume, and what opened it.

@@ -12,6 +12,12 @@ pub enum Refusal {
         /// The ways to open it that could not be tried, and why: a clause each.
         untried: Vec<String>,
     },
+    /// Keys open some of its volumes, and not all.
+    #[error("not all of its volumes are open{}", list(closed))]
+    Partly {
+        /// Those that are not, and why: a clause each.
+        closed: Vec<String>,
+    },
     /// It uses something that is not supported.
     #[error("{0} is not supported")]
     Unsupported(String),

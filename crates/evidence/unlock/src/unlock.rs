@@ -88,7 +88,7 @@ impl Candidate {
 }
 
 fn locked_format(content: &Identified) -> Option<&Format> {
-    // A container of APFS has volumes that are encrypted if it is described so.
+    // A container of APFS has volumes that are encrypted, or may have some, if it is described so.
     let is_locked = |format: &&Format| match format.name {
         LUKS | BITLOCKER | CORE_STORAGE => true,
         APFS => format.lock.is_some(),
@@ -172,15 +172,21 @@ impl<'a> Unlocking<'a> {
     }
 
     async fn try_volume(&mut self, turn: &mut Turn<'_>, place: &Place, format: &Format) {
-        let piece = turn.piece(place);
+        let (piece, mut others) = (turn.piece(place), Vec::new());
         let outcome = match (self.is_apart(turn, place.range), format.name) {
             (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
             (true, LUKS) => luks::open(&piece, self.keys).await,
             (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
-            (true, APFS) => apfs::open(&piece, self.keys).await,
+            (true, APFS) => apfs::open(&piece, self.keys).await.map(|(volume, closed)| {
+                others = closed;
+                volume
+            }),
             (true, _) => bitlocker::open(&piece, self.keys).await,
         };
         self.note(turn, place, format.to_string(), outcome);
+        if !others.is_empty() {
+            self.note(turn, place, format.to_string(), Err(Refusal::Partly { closed: others }));
+        }
     }
 
     /// Tries the passwords of VeraCrypt on a volume without a known format.

@@ -135,7 +135,7 @@ async fn describe_locks(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified
             }
             BITLOCKER => describe_bitlocker(pieces, head, found).await,
             CORE_STORAGE => noted(lock::describe_core_storage(pieces.device, pieces.volume).await, found),
-            APFS => noted(lock::describe_apfs(pieces.device, pieces.volume).await, found),
+            APFS => known_or_not(lock::describe_apfs(pieces.device, pieces.volume).await, found),
             _ => None,
         };
     }
@@ -146,6 +146,16 @@ fn noted(lock: std::result::Result<Option<Lock>, Flaw>, found: &mut Identified) 
     lock.unwrap_or_else(|flaw| {
         found.unread.get_or_insert_with(|| flaw.to_string());
         None
+    })
+}
+
+/// The description; where there is none because of a flaw, one that says so. That a part of the volume could not be read is noted.
+fn known_or_not(lock: std::result::Result<Option<Lock>, Flaw>, found: &mut Identified) -> Option<Lock> {
+    lock.unwrap_or_else(|flaw| {
+        if matches!(flaw, Flaw::Unread(_)) {
+            found.unread.get_or_insert_with(|| flaw.to_string());
+        }
+        Some(Lock::unknown(&flaw))
     })
 }
 

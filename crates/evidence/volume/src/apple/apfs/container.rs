@@ -2,7 +2,7 @@
 
 use cheetah_device::ByteRange;
 use cheetah_device::le::{u32_at, u64_at};
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 
 use super::super::part::Part;
 use super::super::{Flaw, Result, Uuid};
@@ -10,7 +10,7 @@ use super::blob::Blob;
 use super::blocks::{BLOCK_BYTES_MAX, Blocks, kind};
 use super::key_bag::{self, BagPlace, Entry, entry};
 use super::object_map::{Limits, ObjectMap};
-use super::superblock::{HARDWARE, Opener, Volume};
+use super::superblock::{HARDWARE, KEY_BAG, Opener, Volume};
 use crate::checks::Checks;
 
 /// Kinds of objects.
@@ -39,6 +39,8 @@ pub struct Container {
     pub id: Uuid,
     /// Its volumes.
     pub volumes: Vec<Volume>,
+    /// Why others are not known.
+    pub unread: Vec<Flaw>,
     pub(super) block_bytes: u64,
     pub(super) blocks: u64,
     pub(super) transaction: u64,
@@ -62,6 +64,7 @@ impl Container {
         let mut container = Self {
             id: Uuid::at(&superblock, 72).ok_or_else(damaged)?,
             volumes: Vec::new(),
+            unread: Vec::new(),
             block_bytes,
             blocks: u64_at(&superblock, 40),
             transaction: u64_at(&superblock, 16),
@@ -80,10 +83,21 @@ impl Container {
     async fn read_volumes(&mut self, blocks: &Blocks<'_>, superblock: &[u8]) -> Result<()> {
         let ids = (0..VOLUMES_MAX).map(|number| u64_at(superblock, 184 + 8 * number)).filter(|id| *id > 0);
         let map = ObjectMap::read(blocks, u64_at(superblock, 160), MAP_LIMITS).await?;
-        let places: Vec<_> = ids.filter_map(|id| map.find(id, self.transaction)).collect();
+        let mut places = Vec::new();
+        for id in ids {
+            match map.find(id, self.transaction) {
+                Some(at) => places.push(at),
+                None => self.unread.push(Flaw::Damaged("the map of its objects lacks a volume")),
+            }
+        }
         let reads: Vec<_> = places.iter().map(|at| blocks.object(*at, &[VOLUME])).collect();
-        for (at, bytes) in places.iter().zip(try_join_all(reads).await?) {
-            self.volumes.extend(Volume::parse(*at, bytes));
+        // One that is damaged keeps no key from the others.
+        for (at, read) in places.iter().zip(join_all(reads).await) {
+            match read.map(|bytes| Volume::parse(*at, bytes)) {
+                Ok(Some(volume)) => self.volumes.push(volume),
+                Ok(None) => self.unread.push(Flaw::Damaged("the superblock of a volume is damaged")),
+                Err(flaw) => self.unread.push(flaw),
+            }
         }
         Ok(())
     }
@@ -94,10 +108,9 @@ impl Container {
         if !self.volumes.iter().any(is_encrypted) {
             return Ok(());
         }
-        let wrong = || Flaw::Damaged("a key bag has a wrong checksum");
         let entries = match key_bag::read(blocks, bag, &self.id, key_bag::OF_CONTAINER).await? {
             Some(entries) => entries,
-            None if is_software => return Err(wrong()),
+            None if is_software => return Err(Flaw::Damaged("a key bag has a wrong checksum")),
             None => {
                 let volumes = self.volumes.iter_mut().filter(|volume| is_encrypted(volume));
                 volumes.for_each(|volume| volume.refused = Some(HARDWARE));
@@ -109,8 +122,10 @@ impl Container {
             volume.key = of(entry::VOLUME_KEY).and_then(|one| Blob::parse(&one.content));
             let Some(place) = of(entry::BAG_OR_OPENER) else { continue };
             let place = BagPlace::at(&place.content, 0);
-            let bag = key_bag::read(blocks, place, &volume.id, key_bag::OF_VOLUME).await?.ok_or_else(wrong)?;
-            volume.openers = bag.into_iter().filter_map(opener).take(OPENERS_MAX).collect();
+            match key_bag::read(blocks, place, &volume.id, key_bag::OF_VOLUME).await {
+                Ok(Some(bag)) => volume.openers = bag.into_iter().filter_map(opener).take(OPENERS_MAX).collect(),
+                Ok(None) | Err(_) => volume.refused = Some(KEY_BAG),
+            }
         }
         Ok(())
     }

@@ -117,6 +117,8 @@ impl Volume {
     }
 }
 
-/// What is said of a volume whose keys the processor of a Mac keeps, and of one that is being encrypted or decrypted.
+/// What is said of a volume whose keys the processor of a Mac keeps, of one whose keys are damaged, and of one that is being encrypted or
+/// decrypted.
 pub(super) const HARDWARE: &str = "encryption by the hardware of a Mac (T2, Apple silicon)";
+pub(super) const KEY_BAG: &str = "a key bag that is damaged or cannot be read";
 pub(super) const CONVERSION: &str = "an encryption or decryption that is not finished";

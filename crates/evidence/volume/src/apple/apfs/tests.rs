@@ -90,6 +90,8 @@ fn what_no_key_can_open_is_refused_by_name() {
     }
     let (container, _) = found(changed(&[(SUPERBLOCK, 264, 1)])).unwrap();
     assert!(!container.volumes[0].is_encrypted && container.volumes[0].refused.is_none());
+    let (container, _) = found(changed(&[(SUPERBLOCK, 24, 0)])).unwrap();
+    assert_eq!((container.volumes.len(), container.unread.len()), (0, 1));
     let (fusion, new_key) = (changed(&[(last, 65, 1)]), changed(&[(VOLUME_MAP, 32, 8)]));
     assert!(matches!(found(fusion), Err(Flaw::Unsupported(_))));
     assert!(matches!(found(new_key), Err(Flaw::Unsupported(_))));

@@ -38,17 +38,16 @@ pub(in super::super) async fn describe_core_storage(
     Ok(Some(lock))
 }
 
-/// Describes a container of APFS with encrypted volumes; `None` if it has none.
+/// Describes a container of APFS with encrypted volumes; `None` if it has none. Of one that is damaged or not supported, it is not known
+/// whether it has some: that is an error.
 pub(in super::super) async fn describe_apfs(device: &dyn Device, range: ByteRange) -> Result<Option<Lock>, Flaw> {
-    let container = match apfs::read(device, range).await {
-        Ok(container) => container,
-        Err(flaw) => return without(flaw),
-    };
+    let container = apfs::read(device, range).await?;
     let mut encrypted = container.volumes.iter().filter(|volume| volume.is_encrypted).peekable();
-    if encrypted.peek().is_none() {
+    if encrypted.peek().is_none() && container.unread.is_empty() {
         return Ok(None);
     }
     let mut lock = Lock { id: container.id.to_string(), cipher: CIPHER.to_owned(), ..Lock::default() };
+    lock.unknown = container.unread.first().map(ToString::to_string).unwrap_or_default();
     for volume in encrypted {
         let name = super::text(volume.name.chars());
         lock.state = volume.refused.unwrap_or(lock.state);

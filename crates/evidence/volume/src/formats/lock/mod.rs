@@ -16,6 +16,8 @@ use std::fmt;
 
 use cheetah_device::visible::OneLine;
 
+use crate::apple::Flaw;
+
 /// Characters of a text in a header that are kept.
 const TEXT_CHARS_MAX: usize = 64;
 /// Protectors that are listed.
@@ -32,6 +34,8 @@ pub struct Lock {
     pub cipher: String,
     /// What is unusual about its state; empty if nothing is.
     pub state: &'static str,
+    /// Why it is not known what of it is encrypted; empty if it is known.
+    pub unknown: String,
     /// What opens it, in the order of the header.
     pub protectors: Vec<Protector>,
 }
@@ -46,6 +50,11 @@ pub struct Protector {
 }
 
 impl Lock {
+    /// That of a volume of which it is not known what of it is encrypted.
+    pub(super) fn unknown(why: &Flaw) -> Self {
+        Self { unknown: why.to_string(), ..Self::default() }
+    }
+
     fn protect(&mut self, kind: impl Into<String>, id: impl Into<String>) {
         if self.protectors.len() < PROTECTORS_MAX {
             self.protectors.push(Protector { kind: kind.into(), id: id.into() });
@@ -56,6 +65,9 @@ impl Lock {
 impl fmt::Display for Lock {
     /// As `19540fda-…, "Disk of D.", AES-XTS 128; opened by: password (55faeded-…)`. All text of the header is safe to print.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.id.is_empty() && !self.unknown.is_empty() {
+            return write!(f, "what is encrypted in it is not known: {}", OneLine(&self.unknown));
+        }
         write!(f, "{}", OneLine(&self.id))?;
         if !self.label.is_empty() {
             write!(f, ", \"{}\"", OneLine(&self.label))?;
@@ -66,6 +78,9 @@ impl fmt::Display for Lock {
         for (index, protector) in self.protectors.iter().enumerate() {
             let before = if index == 0 { "; opened by:" } else { "," };
             write!(f, "{before} {} ({})", OneLine(&protector.kind), OneLine(&protector.id))?;
+        }
+        if !self.unknown.is_empty() {
+            write!(f, "; not all of it is known: {}", OneLine(&self.unknown))?;
         }
         Ok(())
     }
