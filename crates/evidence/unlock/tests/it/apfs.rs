@@ -141,16 +141,16 @@ async fn what_cannot_be_described_is_named_and_keeps_no_key_from_other_volumes()
         sealed
     };
     let fusion = refused(&device(&changed(65, 1)), PASSWORD.as_bytes()).await;
-    assert!(fusion.to_string().contains("Fusion Drive"), "{fusion}");
+    assert!(matches!(fusion, Refusal::Unsupported(_)), "{fusion}");
     // A second volume, which lies nowhere.
     let tried = unlock(&device(&changed(192, 9)), &Keys::parse(PASSWORD.as_bytes()).unwrap()).await;
     assert_eq!((tried.opened.len(), tried.locked.len()), (1, 1));
-    let why = tried.locked[0].why.to_string();
-    assert!(why.contains("not all of its volumes are open") && why.contains("lacks a volume"), "{why}");
+    let why = &tried.locked[0].why;
+    assert!(matches!(why, Refusal::Partly { closed } if closed.len() == 1), "{why}");
     let mut damaged = made(AES_256).0;
     block(&mut damaged, VOLUME_BAG)[100] ^= 1;
     let bag = refused(&device(&damaged), PASSWORD.as_bytes()).await;
-    assert!(bag.to_string().contains("a key bag that is damaged"), "{bag}");
+    assert!(matches!(bag, Refusal::Unsupported(_)), "{bag}");
 }
 
 /// The volumes of two systems, with the hashes of the containers as another program decrypts them by the same description.

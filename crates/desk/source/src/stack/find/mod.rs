@@ -6,7 +6,8 @@
 //! Each turn looks at what the turn before found. The parts of an array or of a group may be found in different turns, so it is put
 //! together when all of them are there, and without some of them only when nothing else is found.
 //!
-//! The shadow copies of an NTFS volume are listed (`copies`), and named of one whose boot sector was wiped. They are shown only if they are asked for, and not looked at again.
+//! The shadow copies of an NTFS volume are listed (`copies`). They are shown only if they are asked for, and not looked at again. Those of a
+//! volume whose boot sector was wiped are named.
 
 mod copies;
 
