@@ -58,15 +58,8 @@ impl Default for ReachOptions {
     }
 }
 
-/// Returns what the partition tables and the file systems of `device` claim, in no particular order. What cannot be read claims
-/// nothing.
-pub async fn reach(device: &dyn Device, options: ReachOptions) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    add_claims(device, options, &mut claims).await;
-    claims
-}
-
-/// Adds them to `claims` as they are found: a look that is given up leaves those.
+/// Adds to `claims` what the partition tables and the file systems of `device` claim, in no particular order, as it is found: a look that is
+/// given up leaves that. What cannot be read claims nothing.
 pub async fn add_claims(device: &dyn Device, options: ReachOptions, claims: &mut Vec<Claim>) {
     let look = Look { device: &Nearby::new(device), options };
     let whole = look.volume(0).await;
@@ -82,11 +75,6 @@ pub async fn add_claims(device: &dyn Device, options: ReachOptions, claims: &mut
             claims.push(found.claim(&format!(" in {name}"), start));
         }
     }
-}
-
-/// Returns a sentence for each claim that reaches beyond the end of `device`, the farthest first.
-pub async fn beyond(device: &dyn Device, options: ReachOptions) -> Vec<String> {
-    beyond_end(reach(device, options).await, device.geometry().size)
 }
 
 /// Returns a sentence for each claim that reaches beyond the end of a device of `size` bytes, the farthest first.

@@ -2,8 +2,9 @@
 
 use std::io::Cursor;
 
+use cheetah_device::Device as _;
 use cheetah_device::memory::Memory;
-use cheetah_volume::reach::{ReachOptions, beyond, reach};
+use cheetah_volume::reach::{Claim, ReachOptions, add_claims, beyond_end};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
@@ -13,6 +14,16 @@ const SIZE: usize = 8 << 20;
 
 fn memory(bytes: &[u8]) -> Memory {
     Memory::new(bytes.to_vec())
+}
+
+async fn reach(disk: &Memory, options: ReachOptions) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    add_claims(disk, options, &mut claims).await;
+    claims
+}
+
+async fn beyond(disk: &Memory, options: ReachOptions) -> Vec<String> {
+    beyond_end(reach(disk, options).await, disk.geometry().size)
 }
 
 /// A disk with an MBR of two partitions: an ext file system in 512 KiB at 1 MiB, and one without up to the end.
