@@ -259,10 +259,10 @@ impl Search {
         let left = self.left().ok_or(range)?;
         let (least, most) = (left.bits_per_s - left.error, left.bits_per_s + left.error);
         let off = found - left.bits_per_s;
-        if !left.is_known() || (off.abs() > ERROR_MAX * found && !(0.0..=left.scatter).contains(&off)) {
+        let (agree, by_bursts) = (off.abs() <= ERROR_MAX * found, (0.0..=left.scatter).contains(&off));
+        if !left.is_known() || !(agree || by_bursts) {
             return Err(NotKnown::Uneven(found));
         }
-        let agree = off.abs() <= ERROR_MAX * found;
         let (least, most) = if agree { (least.min(low), most.max(high)) } else { (least, most) };
         Ok(Available { bits_per_s: left.bits_per_s, low_bits_per_s: least, high_bits_per_s: most })
     }
