@@ -125,7 +125,7 @@ impl Budget {
         Self { iterations: 4 * u64::from(ITERATIONS_MAX), passes_kib: 4 * PASSES_KIB_MAX }
     }
 
-    /// So many iterations.
+    /// A budget of this number of iterations.
     #[cfg(test)]
     pub fn of_iterations(iterations: u64) -> Self {
         Self { iterations, passes_kib: 0 }

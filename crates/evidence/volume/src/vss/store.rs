@@ -51,7 +51,7 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// How many bytes it has of a block, of which the shadow copy has so many.
+    /// Counts the bytes that it has of a block. Only the first `block_bytes` of the block belong to the shadow copy.
     fn bytes_in(self, block_bytes: u64) -> u64 {
         let sectors = (0..BLOCK_BYTES.min(block_bytes)).step_by(SECTOR_BYTES as usize);
         let written = sectors.filter(|at| self.sectors >> (at / SECTOR_BYTES) & 1 == 1);
