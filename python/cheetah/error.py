@@ -25,9 +25,9 @@ class Error(OSError):
         errno: int | None = None,
         filename: str | None = None,
         kind: str | None = None,
-        steps: Sequence[str] = (),
+        next: Sequence[str] = (),
     ) -> "Error":
-        """Chooses the class by `errno`, as OSError does. Each of `steps` is a next step as JSON."""
+        """Chooses the class by `errno`, as OSError does. Each of `next` is a next step as JSON."""
         refused = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
         words = (sentence,) if errno is None else (errno, sentence, filename)
         return super().__new__(refused or cls, *words)
@@ -39,14 +39,14 @@ class Error(OSError):
         errno: int | None = None,
         filename: str | None = None,
         kind: str | None = None,
-        steps: Sequence[str] = (),
+        next: Sequence[str] = (),
     ):
         super().__init__()
         self.exit_code = exit_code
         self.kind = kind or KIND_OF[exit_code]
-        self.next: tuple[dict[str, Any], ...] = tuple(map(json.loads, steps))
+        self.next: tuple[dict[str, Any], ...] = tuple(map(json.loads, next))
         self.steps = tuple(step["step"] for step in self.next)
-        self._given = sentence, exit_code, errno, filename, self.kind, tuple(steps)
+        self._given = sentence, exit_code, errno, filename, self.kind, tuple(next)
 
     def __str__(self) -> str:
         return self._given[0]

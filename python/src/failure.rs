@@ -33,9 +33,9 @@ pub fn of(error: &cheetah_error::Error) -> PyErr {
 }
 
 fn raised(error: &cheetah_error::Error, errno: Option<i32>, path: Option<String>) -> PyErr {
-    let steps: Vec<String> = error.steps().iter().map(Next::record).collect();
+    let next: Vec<String> = error.steps().iter().map(Next::record).collect();
     let sentence = cheetah_words::sentence(error);
-    Error::new_err((sentence, error.exit_code(), errno, path, error.kind().name(), steps))
+    Error::new_err((sentence, error.exit_code(), errno, path, error.kind().name(), next))
 }
 
 /// Returns `cheetah.Error` for an operation that failed.

@@ -69,10 +69,11 @@ def test_the_next_steps_of_an_error_are_part_of_the_answer(tmp_path: Path, capsy
 
 def test_a_step_that_is_about_something_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
     step = {"step": "unmount", "dir": "/mnt/case"}
-    error = cheetah.Error("it is mounted", 1, kind="lost", steps=[json.dumps(step)])
+    error = cheetah.Error("it is mounted", 1, kind="lost", next=[json.dumps(step)])
     options.answer(str(error), error.exit_code, error)
     answer = valid(capsys.readouterr().out)
     assert (answer["kind"], answer["next"]) == ("lost", [step])
+    assert (error.next, error.steps) == ((step,), ("unmount",))
 
 
 def test_a_benchmark_that_is_incomplete_says_so_after_its_answer(
