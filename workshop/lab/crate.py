@@ -1,4 +1,7 @@
-"""Builds small Rust programs that only the lab and the benchmarks need, each a crate of its own, on first use."""
+"""Builds small Rust programs that only the lab and the benchmarks need, each a crate of its own, on first use.
+
+`python3 -m lab.crate` in the folder above builds all of them at once: tests would wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ import subprocess
 from lab.namespace import LabError
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CRATES = {"lab-relay": "workshop/lab/relay", "lab-disk": "workshop/lab/disk", "bench-packets": "workshop/bench/packets"}
+"""The folder of each program."""
 
 
-def build(crate: str, name: str) -> str:
-    """Builds the program `name` of the crate in the directory `crate` if it is missing or older than its source;
-    returns its path."""
+def build(name: str) -> str:
+    """Builds a program of `CRATES` if it is missing or older than its source; returns its path."""
+    crate = os.path.join(ROOT, CRATES[name])
     target = os.path.join(ROOT, "target", name)
     binary = os.path.join(target, "release", name)
     sources = [os.path.join(crate, "src", file) for file in os.listdir(os.path.join(crate, "src"))]
@@ -28,3 +33,8 @@ def build(crate: str, name: str) -> str:
         # Cargo leaves the binary's date unchanged if no change affects it.
         os.utime(binary)
     return binary
+
+
+if __name__ == "__main__":
+    for program in CRATES:
+        build(program)

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from lab import crate
 from lab.namespace import LabError
 
-CRATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "disk")
 MODELS = ("ide", "desktop", "velociraptor")
 ZERO = "zero"
 NAME = "disk.raw"
@@ -46,7 +45,7 @@ class Allowed:
 
 def build() -> str:
     """Builds the program if it is missing or older than its source; returns its path."""
-    return crate.build(CRATE, "lab-disk")
+    return crate.build("lab-disk")
 
 
 @contextlib.contextmanager

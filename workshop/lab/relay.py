@@ -10,15 +10,13 @@ from lab import crate
 from lab.link import Link
 from lab.namespace import LabError, Namespace
 
-CRATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay")
-
 # The limit of bytes in flight in each direction, so that a sender without congestion control cannot fill memory.
 HELD_KIB = 65536
 
 
 def build() -> str:
     """Builds the relay if it is missing or older than its source; returns its path."""
-    return crate.build(CRATE, "lab-relay")
+    return crate.build("lab-relay")
 
 
 def real_time_prefix() -> list[str]:

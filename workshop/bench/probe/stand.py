@@ -16,8 +16,6 @@ from lab import crate, relay
 from lab.namespace import Namespace
 from lab.network import Lab
 
-PACKETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "packets")
-"""The crate of the programs that send and receive."""
 PORT = 40_000
 INTERFACE = "wire0"
 # How the judge is kept from waiting.
@@ -35,7 +33,7 @@ SINK, SINK_MAC = "10.78.0.3", "02:00:00:00:00:03"
 
 def packets_program() -> str:
     """Returns `workshop/bench/packets`, built if necessary."""
-    return crate.build(PACKETS, "bench-packets")
+    return crate.build("bench-packets")
 
 
 class Judge:
