@@ -146,14 +146,15 @@ impl Device for Beginning {
 mod tests {
     use cheetah_device::memory::Memory;
     use cheetah_image::Identity;
+    use cheetah_testing::SilentDevice;
     use cheetah_testing::raid::{disk, mirror};
 
     use super::*;
 
-    /// A disk of which a part cannot be read, or none of it ever arrives.
+    /// A disk of which a part cannot be read.
     struct Damaged {
         inner: Memory,
-        bad: Option<ByteRange>,
+        bad: ByteRange,
     }
 
     impl Device for Damaged {
@@ -162,19 +163,20 @@ mod tests {
         }
 
         fn read(&self, range: ByteRange) -> Io<'_, Data> {
-            match self.bad {
-                None => Io::later(std::future::pending()),
-                Some(bad) if bad.intersection(range).is_some() => {
-                    Io::fail(Error::Unreadable { device: "disk".into(), range, why: "bad sector".into() })
-                }
-                Some(_) => self.inner.read(range),
+            match self.bad.intersection(range) {
+                Some(_) => Io::fail(Error::Unreadable { device: "disk".into(), range, why: "bad sector".into() }),
+                None => self.inner.read(range),
             }
         }
     }
 
-    fn source(kind: Kind, bytes: Vec<u8>, bad: Option<ByteRange>) -> Source {
-        let identity = Identity::new(kind, "disk", bytes.len() as u64);
-        Source::new(Arc::new(Damaged { inner: Memory::new(bytes), bad }), identity, "disk".into())
+    fn source(kind: Kind, device: impl Device + 'static) -> Source {
+        let identity = Identity::new(kind, "disk", device.geometry().size);
+        Source::new(Arc::new(device), identity, "disk".into())
+    }
+
+    fn damaged(kind: Kind, bytes: Vec<u8>, bad: ByteRange) -> Source {
+        source(kind, Damaged { inner: Memory::new(bytes), bad })
     }
 
     #[tokio::test]
@@ -183,10 +185,10 @@ mod tests {
         let bytes = disk(&[(0x83, &[5; 512 << 10]), (0xfd, &member), (0x83, &[6; 64 << 10])]);
         // Within the first partition, where superblocks are looked for.
         let bad = ByteRange::new((1 << 20) + (64 << 10), 512);
-        let of_file = volumes(&source(Kind::Raw, bytes.clone(), Some(bad))).await;
+        let of_file = volumes(&damaged(Kind::Raw, bytes.clone(), bad)).await;
         assert_eq!(of_file.len(), 4);
         assert!(of_file[1].content.unread.is_some() && !of_file[2].content.formats.is_empty(), "{of_file:?}");
-        let of_disk = volumes(&source(Kind::Block, bytes, Some(bad))).await;
+        let of_disk = volumes(&damaged(Kind::Block, bytes, bad)).await;
         let said: Vec<_> = of_disk.iter().filter_map(unread).map(|one| one.to_string()).collect();
         assert_eq!((of_disk.len(), said.len()), (3, 2), "{said:?}");
         assert_eq!(
@@ -198,7 +200,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_takes_too_long_is_said() {
-        let said = unread_volumes(&source(Kind::Raw, vec![0; 1 << 20], None), Duration::from_secs(10)).await;
+        let silent = source(Kind::Raw, SilentDevice::new(vec![0; 1 << 20], 0));
+        let said = unread_volumes(&silent, Duration::from_secs(10)).await;
         let said: Vec<_> = said.iter().map(ToString::to_string).collect();
         assert_eq!(said, ["it could not be examined for known formats: that takes longer than 10s"]);
     }

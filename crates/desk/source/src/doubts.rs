@@ -78,30 +78,10 @@ pub async fn doubts_about_drive(file: &DriveFile, session: &Session) -> Vec<Stri
 
 #[cfg(test)]
 mod tests {
-    use cheetah_device::memory::Memory;
-    use cheetah_device::{Data, Device, Geometry, Io};
+    use cheetah_testing::SilentDevice;
     use cheetah_testing::raid::disk;
 
     use super::*;
-
-    /// A device whose bytes from an offset on never arrive.
-    struct Stuck {
-        inner: Memory,
-        from: u64,
-    }
-
-    impl Device for Stuck {
-        fn geometry(&self) -> Geometry {
-            self.inner.geometry()
-        }
-
-        fn read(&self, range: ByteRange) -> Io<'_, Data> {
-            match range.end() <= self.from {
-                true => self.inner.read(range),
-                false => Io::later(std::future::pending()),
-            }
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_look_that_takes_too_long_is_a_doubt_beside_what_it_found() {
@@ -116,7 +96,7 @@ mod tests {
                     than 10s";
         for (from, found) in [(0, 0), (second, 1)] {
             let identity = Identity::new(Kind::Nbd, "nbd://host/", bytes.len() as u64);
-            let device = Arc::new(Stuck { inner: Memory::new(bytes.clone()), from });
+            let device = Arc::new(SilentDevice::new(bytes.clone(), from));
             let mut source = Source::new(device, identity, "host".into());
             source.notes.push("a part may be missing".into());
             let said = doubts(&source, Duration::from_secs(10)).await;

@@ -98,27 +98,15 @@ pub(crate) fn is_known_better(volume: &UnreadVolume, stack: &VolumeStack) -> boo
 
 #[cfg(test)]
 mod tests {
-    use cheetah_device::{ByteRange, Data, Device, Geometry, Io};
     use cheetah_image::{Identity, Kind};
+    use cheetah_testing::SilentDevice;
 
     use super::*;
 
-    /// A device of which nothing ever arrives.
-    struct Stuck;
-
-    impl Device for Stuck {
-        fn geometry(&self) -> Geometry {
-            Geometry { size: 1 << 20, writable: false, block_preferred: 512 }
-        }
-
-        fn read(&self, _: ByteRange) -> Io<'_, Data> {
-            Io::later(std::future::pending())
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_look_for_shadow_copies_that_takes_too_long_is_said() {
-        let source = Source::new(Arc::new(Stuck), Identity::new(Kind::Nbd, "nbd://host/", 1 << 20), "host".into());
+        let device = Arc::new(SilentDevice::new(vec![0; 1 << 20], 0));
+        let source = Source::new(device, Identity::new(Kind::Nbd, "nbd://host/", 1 << 20), "host".into());
         let stack = copies_within(&source, Duration::from_secs(10)).await;
         assert_eq!(stack.not_opened, ["the shadow copies of it are not listed: that takes longer than 10s"]);
     }

@@ -1,15 +1,18 @@
 //! Requirements of tests: programs, rights and real images. A test whose requirement is missing reports that and is
-//! skipped.
+//! skipped. Also what tests of several crates read: images with volumes, and a device that never answers.
 
 #![forbid(unsafe_code)]
 
 pub mod apple;
 pub mod raid;
 pub mod reference;
+mod silent_device;
 pub mod vss;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+pub use silent_device::SilentDevice;
 
 /// Reports that the current test is skipped, and the reason. Bypasses the test runner's capture, since
 /// `scripts/test-summary` counts the lines.
