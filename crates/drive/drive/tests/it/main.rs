@@ -1,4 +1,4 @@
-//! Drives over nodes in this process and over other NBD servers.
+//! Drives over nodes in this process, with and without a room, and over other NBD servers.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -7,6 +7,7 @@ mod common;
 mod failures;
 mod foreign;
 mod lifecycle;
+mod room;
 mod search;
 mod survive;
 

@@ -8,6 +8,7 @@
 
 mod checker;
 mod directed;
+mod model;
 mod network;
 mod node;
 mod process;

@@ -18,7 +18,7 @@ use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions};
 use cheetah_node::{Node, NodeConfig, Scan};
 
-pub use crate::session;
+pub use super::session;
 
 pub const MIB: u64 = 1 << 20;
 pub const UNIT: u64 = 64 << 10;

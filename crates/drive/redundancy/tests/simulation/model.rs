@@ -1,31 +1,16 @@
 //! A redundant drive against plain memory, while members are lost, silent, late or damaged, and return or are replaced.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-#![allow(dead_code, reason = "the simulation uses the rest")]
-
-#[path = "simulation/network.rs"]
-mod network;
-#[path = "simulation/node.rs"]
-mod node;
-#[path = "simulation/process.rs"]
-mod process;
-#[path = "simulation/random.rs"]
-mod random;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Data, Device, Zeroing};
 use cheetah_redundancy::{MemberState, Redundancy};
-use network::{Process, Weather, World};
-use process::{Reader, Shape, Writer, open};
 use proptest::prelude::*;
 use tokio::time::sleep;
 
-fn verbose() -> bool {
-    false
-}
+use crate::network::{Process, Weather, World};
+use crate::process::{Reader, Shape, Writer, open};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -24,8 +24,8 @@ use futures::stream::BoxStream;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::common::searches::{MAIL, WORD, expected, forms, noise, order, put};
-use crate::common::*;
+use super::common::searches::{MAIL, WORD, expected, forms, noise, order, put};
+use super::common::*;
 
 const KIB: u64 = 1 << 10;
 

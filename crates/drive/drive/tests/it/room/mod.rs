@@ -1,9 +1,7 @@
 //! Drives over nodes of a room, used by its examiner.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-#[allow(dead_code, reason = "shared with the tests without a room")]
-#[path = "../it/common/mod.rs"]
+#[allow(clippy::duplicate_mod, dead_code, reason = "what tests without a room use, with the session of this one")]
+#[path = "../common/mod.rs"]
 mod common;
 mod lent_keys;
 
