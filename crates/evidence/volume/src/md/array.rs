@@ -6,6 +6,7 @@ use cheetah_device::visible::OneLine;
 use cheetah_device::{ByteRange, DynDevice, Result};
 
 use super::redundant::{Redundant, Shown};
+use super::refused::Remark;
 use crate::parts::Parts;
 
 /// An array of which enough members are in the device.
@@ -23,8 +24,8 @@ pub struct Array {
     pub size_bytes: u64,
     /// Whether all of its members are here.
     pub is_whole: bool,
-    /// What is to be said of it, a clause each: members that are not here, or that are left out.
-    pub remarks: Vec<String>,
+    /// What is to be said of it: members that are not here, or that are left out.
+    pub remarks: Vec<Remark>,
     pub(super) content: Content,
 }
 
@@ -41,7 +42,7 @@ impl Array {
     /// Names it, and says what is to be said of it.
     pub fn description(&self) -> String {
         let mut text = format!("{} array {}", self.level, OneLine(&self.name));
-        self.remarks.iter().for_each(|remark| text += &format!("; {}", OneLine(remark)));
+        self.remarks.iter().for_each(|remark| text += &format!("; {remark}"));
         text
     }
 

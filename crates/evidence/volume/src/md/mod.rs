@@ -36,7 +36,7 @@ mod version_1;
 
 pub use self::array::Array;
 pub use self::assemble::{Assembly, assemble};
-pub use self::refused::{Defect, LeftOut, NotOpened, Obstacle, Unfit, Why};
+pub use self::refused::{Defect, LeftOut, NotOpened, Obstacle, Remark, Unfit, Why};
 
 pub(crate) use self::assemble::assemble_unchecked;
 

@@ -1,4 +1,4 @@
-//! What of an array is not opened, and why.
+//! What of an array is not opened, and why; and what is to be said of one that is.
 
 use std::fmt;
 
@@ -92,6 +92,17 @@ pub struct LeftOut {
     pub why: Unfit,
 }
 
+/// What is to be said of an array that is open: a clause about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// Members with these numbers are not here.
+    Degraded(Vec<usize>),
+    /// It has redundancy that may be old, and is not used.
+    NotClosed,
+    /// A device is left out of it.
+    LeftOut(LeftOut),
+}
+
 /// Why a device is left out of its array: a clause about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -164,6 +175,16 @@ impl fmt::Display for NotOpened {
                 write!(f, "the array {} ({id}) is not opened: {why}", OneLine(name))?;
                 left_out.iter().try_for_each(|one| write!(f, "; {one}"))
             }
+        }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Degraded(missing) => write!(f, "degraded: {} not here", listed(missing)),
+            Self::NotClosed => f.write_str("not closed: its redundancy may be old and is not used"),
+            Self::LeftOut(one) => one.fmt(f),
         }
     }
 }

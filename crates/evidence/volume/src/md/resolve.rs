@@ -10,7 +10,7 @@ use super::geometry::Geometry;
 use super::level::{Level, words};
 use super::members::{Found, Member, Members};
 use super::redundant::Redundant;
-use super::refused::{NotOpened, Why, listed};
+use super::refused::{NotOpened, Remark, Why};
 use super::superblock::{Shape, Superblock};
 use crate::parts::{Part, Parts};
 
@@ -66,16 +66,16 @@ fn label(newest: &Superblock) -> String {
 }
 
 /// What is to be said of an array that is open.
-fn remarks(newest: &Superblock, members: &Members) -> Vec<String> {
+fn remarks(newest: &Superblock, members: &Members) -> Vec<Remark> {
     let missing = members.missing();
     let mut remarks = Vec::new();
     if !missing.is_empty() {
-        remarks.push(format!("degraded: {} not here", listed(&missing)));
+        remarks.push(Remark::Degraded(missing));
     }
     if newest.shape.level > 0 && !newest.is_clean {
-        remarks.push("not closed: its redundancy may be old and is not used".to_owned());
+        remarks.push(Remark::NotClosed);
     }
-    remarks.extend(members.left_out.iter().map(ToString::to_string));
+    remarks.extend(members.left_out.iter().cloned().map(Remark::LeftOut));
     remarks
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_volume::md::{Assembly, NotOpened, Why, assemble};
+use cheetah_volume::md::{Assembly, LeftOut, NotOpened, Remark, Why, assemble};
 use cheetah_volume::partition::read_partitions;
 
 /// A disk, and its members.
@@ -105,8 +105,8 @@ async fn a_member_that_the_kernel_left_behind_is_left_out() {
         let content = disk.content(&assembly).await;
         assert!(content == expected(name, content.len()));
         let remarks = &assembly.volumes[0].remarks;
-        assert!(remarks[0].contains("member 1 is not here"), "{remarks:?}");
-        assert!(remarks[1].contains("(member 1) is left out"), "{remarks:?}");
+        assert_eq!(remarks[0], Remark::Degraded(vec![1]));
+        assert!(matches!(remarks[1], Remark::LeftOut(LeftOut { number: Some(1), .. })), "{remarks:?}");
     }
 }
 
@@ -117,7 +117,7 @@ async fn an_array_that_was_not_closed_is_said() {
         let assembly = disk.without(&[]).await;
         let content = disk.content(&assembly).await;
         assert!(content == expected(name, content.len()));
-        assert!(assembly.volumes[0].remarks[0].starts_with("not closed"), "{:?}", assembly.volumes[0].remarks);
+        assert_eq!(assembly.volumes[0].remarks[0], Remark::NotClosed);
     }
     let assembly = Disk::new("five-open").await.without(&[2]).await;
     assert!(matches!(&assembly.not_opened[..], [NotOpened::Array { why: Why::Dirty(_), .. }]), "{assembly:?}");

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use proptest::prelude::*;
 
 use self::model::{Shape, Superblock, Version, seal_new};
-use super::{Assembly, assemble};
+use super::{Array, Assembly, Defect, NotOpened, Remark, Unfit, Why, assemble};
 
 const KIB: usize = 1024;
 const CHUNK: usize = 8 * KIB;
@@ -80,6 +80,24 @@ fn sentences(assembly: &Assembly) -> Vec<String> {
     assembly.not_opened.iter().map(ToString::to_string).collect()
 }
 
+/// Why arrays are not opened.
+fn whys(assembly: &Assembly) -> Vec<Why> {
+    let of_array = |one: &NotOpened| match one {
+        NotOpened::Array { why, .. } => Some(why.clone()),
+        NotOpened::Member { .. } => None,
+    };
+    assembly.not_opened.iter().filter_map(of_array).collect()
+}
+
+/// Why devices are left out of an array.
+fn unfit(array: &Array) -> Vec<Unfit> {
+    let of_device = |remark: &Remark| match remark {
+        Remark::LeftOut(one) => Some(one.why),
+        Remark::Degraded(_) | Remark::NotClosed => None,
+    };
+    array.remarks.iter().filter_map(of_device).collect()
+}
+
 fn without(mut members: Vec<Vec<u8>>, missing: &[usize]) -> Vec<Vec<u8>> {
     let mut number = 0;
     members.retain(|_| {
@@ -108,7 +126,7 @@ fn each_level_and_each_version_reads_as_the_model() {
             assert_eq!(sentences(&case.0), [""; 0], "{shape:?} {version:?}");
             assert!(shown(&case) == content(&shape), "{shape:?} {version:?}");
             assert_eq!(case.0.places.len(), shape.members());
-            assert_eq!(case.0.volumes[0].remarks, [""; 0]);
+            assert_eq!(case.0.volumes[0].remarks, []);
         }
     }
 }
@@ -149,7 +167,7 @@ fn a_mirror_of_which_one_copy_is_here_lies_in_one_piece() {
     let array = &case.0.volumes[0];
     let place = ByteRange::new(4096 + (16 << 10), 5 * CHUNK as u64);
     assert_eq!((array.in_one_piece(), array.pieces()), (Some(place), Some(vec![place])));
-    assert_eq!(array.remarks, ["degraded: members 0 and 1 are not here"]);
+    assert_eq!(array.remarks, [Remark::Degraded(vec![0, 1])]);
     assert!(shown(&case) == content(&shape));
 }
 
@@ -175,7 +193,7 @@ fn arrays_with_redundancy_are_read_without_any_members_that_may_be_missing() {
                 assert!(shown(&case) == content(&shape), "{shape:?} {missing:?}");
             } else {
                 assert_eq!(case.0.volumes, [], "{shape:?} {missing:?}");
-                assert!(sentences(&case.0)[0].contains("not here"), "{:?}", sentences(&case.0));
+                assert!(matches!(whys(&case.0)[..], [Why::Missing { .. }]), "{:?}", sentences(&case.0));
             }
         }
     }
@@ -183,20 +201,22 @@ fn arrays_with_redundancy_are_read_without_any_members_that_may_be_missing() {
 
 #[test]
 fn an_array_with_too_few_members_is_named_with_those_that_are_missing() {
-    let sentence = |shape: &Shape, missing: &[usize]| {
+    let incomplete = |shape: &Shape, missing: &[usize]| {
         let (assembly, _) = assembled(&without(made(shape, NEW, as_usual), missing));
         assert_eq!(assembly.volumes, []);
         assert_eq!(assembly.places.len(), shape.members() - missing.len());
-        sentences(&assembly).join("\n")
+        assembly
     };
     let id = ["07070707"; 4].join(":");
     assert_eq!(
-        sentence(&Shape::new(5, 2, CHUNK, 4, 4), &[1, 3]),
-        format!("the array lab:home ({id}) is not opened: it is RAID 5 of 4 members, and members 1 and 3 are not here")
+        sentences(&incomplete(&Shape::new(5, 2, CHUNK, 4, 4), &[1, 3])),
+        [format!(
+            "the array lab:home ({id}) is not opened: it is RAID 5 of 4 members, and members 1 and 3 are not here"
+        )]
     );
-    for (level, words) in [(0, "RAID 0 of 2 members, and member 1 is"), (-1, "linear of 2 members, and member 1 is")] {
-        let sentence = sentence(&Shape::new(level, 0, CHUNK, 2, 4), &[1]);
-        assert!(sentence.contains(words), "{sentence}");
+    for (number, level) in [(0, "RAID 0"), (-1, "linear")] {
+        let assembly = incomplete(&Shape::new(number, 0, CHUNK, 2, 4), &[1]);
+        assert_eq!(whys(&assembly), [Why::Missing { level: level.into(), members: 2, missing: vec![1] }]);
     }
 }
 
@@ -209,15 +229,13 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
     assert_eq!(
-        case.0.volumes[0].remarks,
-        [
-            "degraded: member 0 is not here",
-            "the device at byte 4096 (member 0) is left out: its count of events, 5, is behind 20"
-        ]
+        case.0.volumes[0].description(),
+        "RAID 1 array lab:home; degraded: member 0 is not here; the device at byte 4096 (member 0) is left out: its count of \
+         events, 5, is behind 20"
     );
     // A crash between the writes of two superblocks leaves them one apart, and changes no data.
     let case = assembled(&made(&shape, NEW, |number, one| one.events = 19 + number as u64));
-    assert_eq!(case.0.volumes[0].remarks, [""; 0]);
+    assert_eq!(case.0.volumes[0].remarks, []);
     // Unless the newest says that the other one failed.
     let gone = |number: usize, one: &mut Superblock| {
         one.events = 19 + number as u64;
@@ -226,7 +244,7 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
         }
     };
     let (assembly, _) = assembled(&made(&shape, NEW, gone));
-    assert!(assembly.volumes[0].remarks[1].contains("the array went on without it"), "{assembly:?}");
+    assert_eq!(unfit(&assembly.volumes[0]), [Unfit::Gone]);
     // Of a RAID 5, one may be behind; of two, nothing is shown.
     let shape = Shape::new(5, 2, CHUNK, 4, 4);
     for (behind, shows) in [(1, true), (2, false)] {
@@ -234,7 +252,10 @@ fn a_member_whose_count_of_events_is_behind_is_left_out_and_named() {
         assert_eq!(case.0.volumes.len(), usize::from(shows));
         match shows {
             true => assert!(shown(&case) == content(&shape)),
-            false => assert!(sentences(&case.0)[0].contains("events, 3, is behind 20"), "{:?}", sentences(&case.0)),
+            false => {
+                let [NotOpened::Array { left_out, .. }] = &case.0.not_opened[..] else { panic!("{:?}", case.0) };
+                assert_eq!(left_out[0].why, Unfit::Behind { events: 3, newest: 20 });
+            }
         }
     }
 }
@@ -244,7 +265,7 @@ fn halves_of_a_mirror_that_were_used_apart_are_not_shown_as_one() {
     let apart = |number: usize, one: &mut Superblock| one.roles[1 - number] = 0xfffe;
     let (assembly, _) = assembled(&made(&Shape::new(1, 0, CHUNK, 2, 4), NEW, apart));
     assert_eq!(assembly.volumes, []);
-    assert!(sentences(&assembly)[0].contains("used apart"), "{:?}", sentences(&assembly));
+    assert_eq!(whys(&assembly), [Why::Contradiction]);
 }
 
 #[test]
@@ -255,7 +276,7 @@ fn two_copies_of_a_member_are_not_used() {
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
     assert_eq!(case.0.volumes[0].remarks.len(), 3, "{:?}", case.0.volumes[0].remarks);
-    assert!(case.0.volumes[0].remarks[1].contains("others have its number, too"));
+    assert_eq!(unfit(&case.0.volumes[0])[0], Unfit::SameNumber);
 }
 
 #[test]
@@ -267,7 +288,7 @@ fn a_spare_that_took_up_no_role_itself_is_left_out_although_a_newer_superblock_g
     members[0] = spare.member(&shape, 2, &vec![1; 4 * CHUNK]);
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert!(case.0.volumes[0].remarks[1].contains("it was being rebuilt"), "{:?}", case.0.volumes[0].remarks);
+    assert_eq!(unfit(&case.0.volumes[0]), [Unfit::Partial]);
 }
 
 #[test]
@@ -285,7 +306,7 @@ fn a_spare_is_no_member_and_one_that_was_being_rebuilt_is_left_out() {
     members[2][16 << 10..].fill(1);
     let case = assembled(&members);
     assert!(shown(&case) == content(&shape));
-    assert!(case.0.volumes[0].remarks[1].contains("it was being rebuilt"));
+    assert_eq!(unfit(&case.0.volumes[0]), [Unfit::Partial]);
 }
 
 #[test]
@@ -296,11 +317,11 @@ fn an_array_that_was_not_closed_is_said_and_nothing_is_computed_of_it() {
             let members = made(&shape, version, dirty);
             let case = assembled(&members);
             assert!(shown(&case) == content(&shape));
-            assert!(case.0.volumes[0].remarks[0].starts_with("not closed"), "{:?}", case.0.volumes[0].remarks);
+            assert_eq!(case.0.volumes[0].remarks, [Remark::NotClosed]);
             let case = assembled(&without(members, &[1]));
             match shape.level {
                 1 => assert!(shown(&case) == content(&shape)),
-                _ => assert!(sentences(&case.0)[0].contains("its parity may be old, and member 1 is not here")),
+                _ => assert_eq!(whys(&case.0), [Why::Dirty(vec![1])]),
             }
         }
     }
@@ -371,7 +392,7 @@ fn rows_that_only_larger_members_have_are_read_in_the_layout_that_is_recorded() 
     }
     let shape = Shape { lens: vec![3 * CHUNK, 8 * CHUNK], ..Shape::new(0, 0, CHUNK, 2, 1) };
     let (assembly, _) = assembled(&made(&shape, NEW, as_usual));
-    assert!(sentences(&assembly)[0].contains("members of different sizes, without its layout"), "{assembly:?}");
+    assert!(matches!(whys(&assembly)[..], [Why::Kind(_)]), "{assembly:?}");
 }
 
 #[test]
@@ -398,7 +419,7 @@ fn what_is_on_bad_blocks_of_a_member_is_taken_from_others() {
     let error = read(&device, ByteRange::new(0, 4 * 2 * CHUNK as u64)).unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     let (assembly, _) = assembled(&made(&Shape::new(0, 0, CHUNK, 2, 4), NEW, listed));
-    assert!(sentences(&assembly)[0].contains("member 0 has bad blocks"), "{:?}", sentences(&assembly));
+    assert_eq!(whys(&assembly), [Why::BadBlocks(0)]);
 }
 
 /// A device whose range cannot be read.
@@ -456,8 +477,12 @@ fn damage_is_named_and_shows_nothing_wrong() {
         edit(&mut members[0]);
         let (assembly, _) = assembled(&members);
         assert_eq!(assembly.volumes.len(), 1);
-        assert_eq!(assembly.volumes[0].remarks[0], "degraded: member 0 is not here");
-        [sentences(&assembly), assembly.volumes[0].remarks.clone()].concat().join("\n")
+        assert_eq!(assembly.volumes[0].remarks[0], Remark::Degraded(vec![0]));
+        let damage = assembly.not_opened.iter().find_map(|one| match one {
+            NotOpened::Member { why: Defect::Damaged(damage), .. } => Some(*damage),
+            _ => None,
+        });
+        (damage, unfit(&assembly.volumes[0]).first().copied())
     };
     let sealed = |at: usize, value: &'static [u8]| {
         let superblock = superblock.clone();
@@ -466,20 +491,23 @@ fn damage_is_named_and_shows_nothing_wrong() {
             seal_new(&mut member[superblock.start..superblock.end + 4]);
         }
     };
-    let cases: [(Edit, &str); 6] = [
-        (Box::new(|member| member[4096 + 40] ^= 1), "the checksum of its superblock is wrong"),
-        (Box::new(|member| member[4096 + 220..][..4].fill(0xff)), "more roles than are possible"),
-        (Box::new(sealed(80, &[0xff; 8])), "its superblock is damaged"),
-        (Box::new(sealed(128, &[0xff; 6])), "its data reach beyond its end"),
-        (Box::new(sealed(136, &[8, 0])), "it is too short"),
-        (Box::new(sealed(8, &[8])), "its superblock is damaged"),
+    let cases: [(Edit, Option<&str>, Option<Unfit>); 6] = [
+        (Box::new(|member| member[4096 + 40] ^= 1), Some("the checksum of its superblock is wrong"), None),
+        (
+            Box::new(|member| member[4096 + 220..][..4].fill(0xff)),
+            Some("its superblock has more roles than are possible"),
+            None,
+        ),
+        (Box::new(sealed(80, &[0xff; 8])), Some("its superblock is damaged"), None),
+        (Box::new(sealed(128, &[0xff; 6])), None, Some(Unfit::Beyond)),
+        (Box::new(sealed(136, &[8, 0])), None, Some(Unfit::Short)),
+        (Box::new(sealed(8, &[8])), Some("its superblock is damaged"), None),
     ];
-    for (edit, words) in cases {
-        let said = with(&*edit);
-        assert!(said.contains(words), "{words}: {said}");
+    for (edit, damage, why) in cases {
+        assert_eq!(with(&*edit), (damage, why));
     }
     // One that belongs elsewhere is none.
-    assert!(!with(&sealed(144, &[9])).contains("at byte"));
+    assert_eq!(with(&sealed(144, &[9])), (None, None));
 }
 
 #[test]
