@@ -7,6 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::check::Contradiction;
 use super::{DriveFile, VERSION};
 use cheetah_error::{Error, Result, next};
 
@@ -19,10 +20,37 @@ const MARKS_MAX: usize = 1 << 17;
 
 const HEADER: &str = "# A Cheetah drive. Do not edit: the seal would no longer match, and the drive would not open.\n";
 
-/// The text has more entries than the format allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a drive file (it has more entries than a drive file can have)")]
-struct TooManyEntries;
+/// Why a text is not read as a drive file: a clause without the path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum NotRead {
+    /// It has more entries than the format allows.
+    #[error("not a drive file (it has more entries than a drive file can have)")]
+    TooManyEntries,
+    /// It is no TOML; what the parser says.
+    #[error("not a drive file, or cut off ({0})")]
+    NotToml(String),
+    /// It has no version.
+    #[error("not a Cheetah drive file")]
+    Foreign,
+    /// Its version is older than the one that is read.
+    #[error("written by an older Cheetah")]
+    Older,
+    /// Its version is newer than the one that is read.
+    #[error("written by a newer Cheetah")]
+    Newer,
+    /// It has no seal.
+    #[error("the seal is missing, so it is cut off or no drive file")]
+    NoSeal,
+    /// It has entries of other names or types; what the parser says.
+    #[error("it was edited or is no drive file ({0})")]
+    OtherEntries(String),
+    /// Its seal is that of another content.
+    #[error("the seal does not match, so it was edited or cut off since it was written")]
+    OtherSeal,
+    /// Its content contradicts itself.
+    #[error("{0}")]
+    Contradiction(#[from] Contradiction),
+}
 
 /// Encodes a drive file as text.
 pub fn encode(file: &DriveFile) -> Result<String> {
@@ -32,26 +60,25 @@ pub fn encode(file: &DriveFile) -> Result<String> {
 
 /// Decodes and checks the text of the drive file at `path`.
 pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
-    let refuse = |why: &str| {
-        Error::failed(format!("{}: {why}; use an untouched copy of the file, or create a new drive", path.display()))
+    let refuse = |why: NotRead| {
+        let path = path.display();
+        Error::failed(format!("{path}: {why}; use an untouched copy of the file, or create a new drive")).because(why)
     };
+    let said = |error: &toml::de::Error| error.message().replace('\n', " ");
     if text.lines().map(marks).sum::<usize>() > MARKS_MAX {
-        return Err(refuse(&TooManyEntries.to_string()).because(TooManyEntries));
+        return Err(refuse(NotRead::TooManyEntries));
     }
-    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-        refuse(&format!("not a drive file, or cut off ({})", error.message().replace('\n', " ")))
-    })?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| refuse(NotRead::NotToml(said(&error))))?;
     check_version(&table, path)?;
     let Some(Value::String(sealed)) = table.remove("seal") else {
-        return Err(refuse("the seal is missing, so it is cut off or no drive file"));
+        return Err(refuse(NotRead::NoSeal));
     };
-    let mut file: DriveFile = Value::Table(table).try_into().map_err(|error: toml::de::Error| {
-        refuse(&format!("it was edited or is no drive file ({})", error.message().replace('\n', " ")))
-    })?;
+    let mut file: DriveFile =
+        Value::Table(table).try_into().map_err(|error: toml::de::Error| refuse(NotRead::OtherEntries(said(&error))))?;
     if seal(&canonical(&file)?) != sealed {
-        return Err(refuse("the seal does not match, so it was edited or cut off since it was written"));
+        return Err(refuse(NotRead::OtherSeal));
     }
-    file.check().map_err(|why| refuse(&why.to_string()))?;
+    file.check().map_err(|why| refuse(why.into()))?;
     file.path = path.to_owned();
     Ok(file)
 }
@@ -65,20 +92,24 @@ fn marks(line: &str) -> usize {
 
 /// Checks the version before anything else, to distinguish a newer file from a damaged one.
 fn check_version(table: &Table, path: &Path) -> Result<()> {
+    let path = path.display();
+    let of_version = |why: NotRead, version: i64, advice: &str| {
+        let sentence = format!("{path}: {why} (format {version}; this one reads {VERSION}); {advice}");
+        Error::failed(sentence).because(why)
+    };
     match table.get("version").and_then(Value::as_integer) {
         Some(version) if version == i64::from(VERSION) => Ok(()),
-        Some(version) if version > i64::from(VERSION) => Err(Error::failed(format!(
-            "{}: written by a newer Cheetah (format {version}; this one reads {VERSION}); use that version or later",
-            path.display()
-        ))),
-        Some(version) if version > 0 => Err(Error::failed(format!(
-            "{}: written by an older Cheetah (format {version}; this one reads {VERSION}); use that version, or save the image \
-             with it and load it into a new drive",
-            path.display()
-        ))),
-        _ => {
-            Err(Error::failed(format!("{}: not a Cheetah drive file", path.display())).next(next::Drive::NameDriveFile))
+        Some(version) if version > i64::from(VERSION) => {
+            Err(of_version(NotRead::Newer, version, "use that version or later"))
         }
+        Some(version) if version > 0 => Err(of_version(
+            NotRead::Older,
+            version,
+            "use that version, or save the image with it and load it into a new drive",
+        )),
+        _ => Err(Error::failed(format!("{path}: {}", NotRead::Foreign))
+            .next(next::Drive::NameDriveFile)
+            .because(NotRead::Foreign)),
     }
 }
 
@@ -135,10 +166,12 @@ mod tests {
         encode(&file).unwrap()
     }
 
-    fn refusal(text: &str) -> String {
-        let error = decode(text).unwrap_err().to_string();
+    /// Why a text is not read.
+    fn refusal(text: &str) -> NotRead {
+        let refused = decode(text).unwrap_err();
+        let error = refused.to_string();
         assert!(error.contains(PATH) && !error.contains('\n'), "says where, in one sentence: {error}");
-        error
+        refused.cause::<NotRead>().unwrap().clone()
     }
 
     #[test]
@@ -146,13 +179,14 @@ mod tests {
         for text in
             ["x=".to_owned() + &"[".repeat(1 << 20), format!("x=[{}]", "1,".repeat(1 << 20)), "a=1\n".repeat(1 << 20)]
         {
-            assert_eq!(decode(&text).unwrap_err().cause(), Some(&TooManyEntries));
+            assert_eq!(refusal(&text), NotRead::TooManyEntries);
         }
         let many = (0..1 << 18).map(|page| (page * 2).to_string()).collect::<Vec<_>>().join(",");
         let mut file = redundant();
         file.sets[0].bad = many;
         let error = decode(&encode(&file).unwrap()).err();
-        assert!(error.is_none_or(|error| error.cause::<TooManyEntries>().is_none()), "lost pages are one entry");
+        let is_too_many = |error: Error| error.cause() == Some(&NotRead::TooManyEntries);
+        assert!(!error.is_some_and(is_too_many), "lost pages are one entry");
     }
 
     #[test]
@@ -167,22 +201,22 @@ mod tests {
     #[test]
     fn an_edited_file_is_refused() {
         let text = encode(&example()).unwrap();
-        assert!(refusal(&text.replace("nbd://a:", "nbd://c:")).contains("the seal does not match"));
-        assert!(refusal(&text.replace("name = \"case42\"", "name = \"case43\"")).contains("the seal does not match"));
-        assert!(refusal(&format!("{text}\nnote = 1\n")).contains("it was edited"));
+        assert_eq!(refusal(&text.replace("nbd://a:", "nbd://c:")), NotRead::OtherSeal);
+        assert_eq!(refusal(&text.replace("name = \"case42\"", "name = \"case43\"")), NotRead::OtherSeal);
+        assert!(matches!(refusal(&format!("{text}\nnote = 1\n")), NotRead::OtherEntries(_)));
         let unsealed: Vec<_> = text.lines().filter(|line| !line.starts_with("seal")).collect();
-        assert!(refusal(&unsealed.join("\n")).contains("the seal is missing"));
+        assert_eq!(refusal(&unsealed.join("\n")), NotRead::NoSeal);
     }
 
     #[test]
     fn foreign_and_newer_files_get_different_errors() {
         for text in ["", "[package]\nname = \"x\"\n", "version = \"1\"", "version = -1"] {
-            assert!(refusal(text).contains("not a Cheetah drive file"), "{text}");
+            assert_eq!(refusal(text), NotRead::Foreign, "{text}");
         }
         let newer = encode(&example()).unwrap().replace("version = 2", "version = 3\nfuture = true");
-        assert!(refusal(&newer).contains("written by a newer Cheetah"));
+        assert_eq!(refusal(&newer), NotRead::Newer);
         let older = encode(&example()).unwrap().replace("version = 2", "version = 1");
-        assert!(refusal(&older).contains("written by an older Cheetah"));
+        assert_eq!(refusal(&older), NotRead::Older);
     }
 
     #[test]
@@ -211,7 +245,7 @@ mod tests {
             ("its source has 5 bytes", |file| *file = DriveFile { fill: Some(fill(5)), ..filling() }),
         ];
         for (why, change) in cases {
-            let text = refusal(&sealed(change));
+            let text = refusal(&sealed(change)).to_string();
             assert!(text.contains(why), "{why}: {text}");
         }
     }
@@ -256,7 +290,7 @@ mod tests {
         for (why, change) in cases {
             let mut file = redundant();
             change(&mut file);
-            let text = refusal(&encode(&file).unwrap());
+            let text = refusal(&encode(&file).unwrap()).to_string();
             assert!(text.contains(why), "{why}: {text}");
         }
     }
@@ -278,7 +312,7 @@ mod tests {
             let (mut file, mut seal) = (file.clone(), file.sealed.clone().unwrap());
             change(&mut file, &mut seal);
             file.sealed = Some(seal);
-            let text = refusal(&encode(&file).unwrap());
+            let text = refusal(&encode(&file).unwrap()).to_string();
             assert!(text.contains(why), "{why}: {text}");
         }
     }
@@ -291,7 +325,7 @@ mod tests {
             file.size = file.sets.iter().map(|set| set.size).sum();
         };
         assert!(decode(&sealed(|file| many(file, 1022))).is_ok());
-        assert!(refusal(&sealed(|file| many(file, 1023))).contains("1024 are possible"));
+        assert!(matches!(refusal(&sealed(|file| many(file, 1023))), NotRead::Contradiction(_)));
     }
 
     proptest! {

@@ -19,6 +19,17 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The pause between attempts to lock it.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
+/// Why a drive file is not written: a clause about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum NotWritten {
+    /// There is a file of its name, which is not to be replaced.
+    #[error("exists already")]
+    Exists,
+    /// Another drive has the file by now.
+    #[error("is the file of another drive by now")]
+    OtherDrive,
+}
+
 impl DriveFile {
     /// Reads and checks the drive file at `path`. If a symbolic link is there, [`DriveFile::path`] is that of the file
     /// itself: the file is changed there, and the files beside it are found there. The error says whether it is
@@ -68,9 +79,8 @@ impl DriveFile {
         let now = if lock.is_some() { Self::load(&self.path)? } else { self.clone() };
         if now.id != self.id {
             let path = self.path.display();
-            return Err(Error::failed(format!(
-                "{path} is the file of another drive by now; nothing was written to it"
-            )));
+            let why = NotWritten::OtherDrive;
+            return Err(Error::failed(format!("{path} {why}; nothing was written to it")).because(why));
         }
         let mut changed = now.clone();
         change(&mut changed);
@@ -152,10 +162,10 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// If it cannot be written, or there is a file already and it is not to be replaced.
 pub fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<()> {
     let failed = |error: &std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => Error::failed(format!(
-            "{} exists already; choose another name, or destroy that drive first",
-            path.display()
-        )),
+        ErrorKind::AlreadyExists => {
+            let (path, why) = (path.display(), NotWritten::Exists);
+            Error::failed(format!("{path} {why}; choose another name, or destroy that drive first")).because(why)
+        }
         _ => Error::io(format_args!("writing {}", path.display()), error),
     };
     let dir = directory(path);
@@ -204,8 +214,7 @@ mod tests {
         let mut file = example();
         file.path = dir.path().join("case42.drive");
         file.save_new().unwrap();
-        let refusal = file.save_new().unwrap_err().to_string();
-        assert!(refusal.contains("exists already"), "{refusal}");
+        assert_eq!(file.save_new().unwrap_err().cause(), Some(&NotWritten::Exists));
         file.update(|file| file.name = "renamed".into()).unwrap();
         assert_eq!(file.name, "renamed");
         assert_eq!(DriveFile::load(&file.path).unwrap(), file);
@@ -278,8 +287,8 @@ mod tests {
         let mut file = example();
         file.path = dir.path().join("case42.drive");
         DriveFile { id: "f".repeat(32), ..file.clone() }.save_new().unwrap();
-        let refusal = file.update(|file| file.name = "renamed".into()).unwrap_err().to_string();
-        assert!(refusal.contains("another drive"), "{refusal}");
+        let refusal = file.update(|file| file.name = "renamed".into()).unwrap_err();
+        assert_eq!(refusal.cause(), Some(&NotWritten::OtherDrive), "{refusal}");
         assert_eq!(DriveFile::load(&file.path).unwrap().name, "case42");
     }
 
@@ -287,11 +296,11 @@ mod tests {
     fn unreadable_files_are_refused_in_a_sentence() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("case42.drive");
-        let refusal = || DriveFile::load(&path).unwrap_err().to_string();
-        assert!(refusal().contains("there is no such drive file"));
+        let refusal = || DriveFile::load(&path).unwrap_err();
+        assert!(refusal().has_next(next::Drive::FindDriveFile));
         std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
-        assert!(refusal().contains("not a Cheetah drive file"));
+        assert!(refusal().has_next(next::Drive::NameDriveFile));
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-        assert!(refusal().contains("not a Cheetah drive file"));
+        assert!(refusal().has_next(next::Drive::NameDriveFile));
     }
 }
