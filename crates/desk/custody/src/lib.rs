@@ -63,7 +63,7 @@ pub use report::{
     VerifiedAt,
 };
 pub use tail::{LastRecord, last_records};
-pub use triage::{OutputFile, Triaged};
+pub use triage::{OutputDifference, OutputFile, Triaged};
 pub use wipes::Wipes;
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a

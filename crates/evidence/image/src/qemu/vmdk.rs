@@ -15,7 +15,7 @@ use super::file::{cut, read, size};
 use crate::clean::clean;
 use crate::raw::RawFile;
 use crate::source::SourceFile;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 
 /// The number of bytes of a descriptor that we and qemu read; VMware's own are below 20 KiB.
 const DESCRIPTOR_LEN_MAX: u64 = (1 << 20) - 1;
@@ -49,6 +49,23 @@ enum BadDescriptor {
     Line { number: usize, why: BadLine },
 }
 
+/// Why a file is not read as an extent: a clause about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BadExtent {
+    /// A link could lead to any file of this machine.
+    #[error("is a link or no file at all; put the file itself beside the descriptor")]
+    NotAFile,
+    /// There is none.
+    #[error("is missing; put all files of the disk in one folder")]
+    Missing,
+    /// It does not begin as the descriptor says.
+    #[error("has no signature of an extent: it is damaged, or in another format")]
+    NoSignature,
+    /// It would have qemu read other files.
+    #[error("has no data and refers to further files, unlike any disk made by VMware")]
+    FurtherFiles,
+}
+
 /// Why a line of a descriptor is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum BadLine {
@@ -77,7 +94,7 @@ enum BadLine {
 
 /// Refuses a disk that has a parent, is encrypted, or refers to anything but plain data files beside it.
 pub(super) fn check(path: &Path, file: &RawFile) -> Result<Checked> {
-    let refuse = |why: BadDescriptor| Error::failed(format!("{}: {why}", path.display()));
+    let refuse = |why: BadDescriptor| Error::failed(format!("{}: {why}", path.display())).because(why);
     let start = read(file, 0, SECTOR)?;
     let descriptor = if start.starts_with(SPARSE) {
         // qemu looks for the parent in the second sector, regardless of the header.
@@ -270,16 +287,14 @@ impl Extent<'_> {
     fn check(&self, descriptor: &Path) -> Result<(SourceFile, Option<String>)> {
         let name = self.name;
         let path = descriptor.with_file_name(name);
-        let failed = |why: &str| Error::failed(format!("{}: its extent {name} {why}", descriptor.display()));
+        let refused = |kind: Kind, why: BadExtent| {
+            Error::new(kind, format!("{}: its extent {name} {why}", descriptor.display())).because(why)
+        };
         match std::fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_file() => {}
-            // A link could lead to any file of this machine.
-            Ok(_) => return Err(failed("is a link or no file at all; put the file itself beside the descriptor")),
+            Ok(_) => return Err(refused(Kind::Failed, BadExtent::NotAFile)),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::evidence(format!(
-                    "{}: its extent {name} is missing; put all files of the disk in one folder",
-                    descriptor.display()
-                )));
+                return Err(refused(Kind::Evidence, BadExtent::Missing));
             }
             Err(error) => return Err(Error::io(format_args!("looking at {}", path.display()), &error)),
         }
@@ -291,13 +306,10 @@ impl Extent<'_> {
         }
         let start = read(&file, 0, SECTOR)?;
         if !self.magics.iter().any(|magic| start.starts_with(magic)) {
-            return Err(Error::evidence(format!(
-                "{}: its extent {name} has no signature of an extent: it is damaged, or in another format",
-                descriptor.display()
-            )));
+            return Err(refused(Kind::Evidence, BadExtent::NoSignature));
         }
         if start.starts_with(SPARSE) && capacity(&start) == 0 {
-            return Err(failed("has no data and refers to further files, unlike any disk made by VMware"));
+            return Err(refused(Kind::Failed, BadExtent::FurtherFiles));
         }
         Ok((found, extent::check(&file)?))
     }
@@ -322,8 +334,8 @@ mod tests {
         header
     }
 
-    fn refusal(path: &Path) -> String {
-        check(path, &RawFile::open(path).unwrap()).unwrap_err().to_string()
+    fn refusal(path: &Path) -> Error {
+        check(path, &RawFile::open(path).unwrap()).unwrap_err()
     }
 
     #[test]
@@ -393,18 +405,19 @@ mod tests {
         std::fs::write(&disk, sparse).unwrap();
 
         let extent = at("b-s001.vmdk");
-        assert!(refusal(&disk).contains("b-s001.vmdk is missing"));
+        assert_eq!(refusal(&disk).cause(), Some(&BadExtent::Missing));
+        assert!(refusal(&disk).to_string().contains("b-s001.vmdk"));
         let inner = format!("# Disk DescriptorFile\nRW 100 FLAT \"{}\" 0\n", secret.display());
         std::fs::write(&extent, [&header(0, 1)[..], inner.as_bytes(), &[0; 10240]].concat()).unwrap();
-        assert!(refusal(&disk).contains("refers to further files"), "{}", refusal(&disk));
+        assert_eq!(refusal(&disk).cause(), Some(&BadExtent::FurtherFiles));
         std::fs::write(&extent, &inner).unwrap();
-        assert!(refusal(&disk).contains("no signature of an extent"), "{}", refusal(&disk));
+        assert_eq!(refusal(&disk).cause(), Some(&BadExtent::NoSignature));
         std::fs::write(&extent, [header(1, 0), vec![0; 512]].concat()).unwrap();
         check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
 
         std::fs::write(&disk, FLAT.replace("20480", "100")).unwrap();
         std::os::unix::fs::symlink(&secret, at("disk-flat.vmdk")).unwrap();
-        assert!(refusal(&disk).contains("is a link"), "{}", refusal(&disk));
+        assert_eq!(refusal(&disk).cause(), Some(&BadExtent::NotAFile));
         std::fs::remove_file(at("disk-flat.vmdk")).unwrap();
         std::fs::rename(&secret, at("disk-flat.vmdk")).unwrap();
         check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
@@ -419,9 +432,12 @@ mod tests {
             std::fs::write(&disk, [&header(0, at)[..], hostile.as_bytes(), &[0; 10240]].concat()).unwrap();
         };
         write(1);
-        assert!(refusal(&disk).contains("other folders"), "{}", refusal(&disk));
+        let refused = refusal(&disk);
+        let is_right =
+            matches!(refused.cause::<BadDescriptor>(), Some(BadDescriptor::Line { why: BadLine::OtherFolders, .. }));
+        assert!(is_right, "{refused}");
         // In 64 bits, qemu's product of this and 512 is 512 again.
         write((1 << 55) + 1);
-        assert!(refusal(&disk).contains("beyond its end"), "{}", refusal(&disk));
+        assert!(refusal(&disk).is_evidence(), "{}", refusal(&disk));
     }
 }

@@ -93,11 +93,11 @@ async fn everyone_reads(first: &Path, bytes: &[u8]) {
     let image = first.to_str().unwrap();
     let folder = TempDir::new().unwrap();
     if let Some(verified) = tool("ewfverify", &["-q", "-d", "sha1", image]) {
-        let said = text(&verified);
-        assert!(verified.status.success() && said.contains("SUCCESS"), "{said}");
+        let printed = text(&verified);
+        assert!(verified.status.success() && printed.contains("SUCCESS"), "{printed}");
         let hashes = hashes(bytes).await;
-        assert_eq!(said.matches(&hashes.md5.unwrap()).count(), 2, "{said}");
-        assert_eq!(said.matches(&hashes.sha1.unwrap()).count(), 2, "{said}");
+        assert_eq!(printed.matches(&hashes.md5.unwrap()).count(), 2, "{printed}");
+        assert_eq!(printed.matches(&hashes.sha1.unwrap()).count(), 2, "{printed}");
     }
     let raw = folder.path().join("raw");
     if let Some(exported) = tool("ewfexport", &["-q", "-u", "-f", "raw", "-t", raw.to_str().unwrap(), image]) {
@@ -108,9 +108,9 @@ async fn everyone_reads(first: &Path, bytes: &[u8]) {
         assert!(cat.stdout == bytes, "img_cat's bytes differ");
     }
     if let Some(stat) = tool("img_stat", &[image]) {
-        let said = text(&stat).replace('\t', " ").replace("  ", " ");
-        assert!(said.contains("Image Type: ewf"), "{said}");
-        assert!(said.contains(&format!("Size of data in bytes: {}", bytes.len())), "{said}");
+        let printed = text(&stat).replace('\t', " ").replace("  ", " ");
+        assert!(printed.contains("Image Type: ewf"), "{printed}");
+        assert!(printed.contains(&format!("Size of data in bytes: {}", bytes.len())), "{printed}");
     }
 }
 
@@ -132,8 +132,8 @@ async fn other_tools_read_the_case_and_the_hashes() {
     assert_eq!(paths, std::slice::from_ref(&image));
     everyone_reads(&image, &bytes).await;
     let Some(info) = tool("ewfinfo", &["-d", "iso8601", image.to_str().unwrap()]) else { return };
-    let said = text(&info);
-    assert!(info.status.success(), "{said}");
+    let printed = text(&info);
+    assert!(info.status.success(), "{printed}");
     let md5 = hashes(&bytes).await.md5.unwrap();
     for expected in [
         "Case number:\t\t2026-17",
@@ -153,7 +153,7 @@ async fn other_tools_read_the_case_and_the_hashes() {
         "Set identifier:\t\t07070707-0707-0707-0707-070707070707",
         &md5,
     ] {
-        assert!(said.contains(expected), "{expected:?} is not in\n{said}");
+        assert!(printed.contains(expected), "{expected:?} is not in\n{printed}");
     }
 }
 
@@ -205,9 +205,9 @@ async fn unreadable_sectors_are_listed() {
     writer.finish(&hashes(&bytes).await).await.unwrap();
     everyone_reads(&image, &bytes).await;
     let Some(info) = tool("ewfinfo", &[image.to_str().unwrap()]) else { return };
-    let said = text(&info);
+    let printed = text(&info);
     for expected in ["total number: 2", "at sector(s): 10 - 12 number: 3", "at sector(s): 2000 - 2000 number: 1"] {
-        assert!(said.contains(expected), "{expected:?} is not in\n{said}");
+        assert!(printed.contains(expected), "{expected:?} is not in\n{printed}");
     }
 }
 

@@ -337,18 +337,18 @@ fn stock_clients_read_the_content() {
         let uri = format!("nbd://{server}/{export}");
         let copy = folder.path().join(export);
         let copy = copy.to_str().unwrap();
-        if let Some((well, said)) = tool("nbdcopy", &[&uri, copy]) {
-            assert!(well, "{said}");
+        if let Some((well, printed)) = tool("nbdcopy", &[&uri, copy]) {
+            assert!(well, "{printed}");
             assert!(std::fs::read(copy).unwrap() == content());
         }
         let copy = format!("{copy}.qemu");
-        if let Some((well, said)) = tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, &copy]) {
-            assert!(well, "{said}");
+        if let Some((well, printed)) = tool("qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, &copy]) {
+            assert!(well, "{printed}");
             assert!(std::fs::read(&copy).unwrap() == content());
         }
     }
-    if let Some((well, said)) = tool("nbdinfo", &["--list", &format!("nbd://{server}")]) {
-        assert!(well && said.contains("fast") && said.contains("slow"), "{said}");
+    if let Some((well, printed)) = tool("nbdinfo", &["--list", &format!("nbd://{server}")]) {
+        assert!(well && printed.contains("fast") && printed.contains("slow"), "{printed}");
     }
 }
 
@@ -357,11 +357,11 @@ fn an_error_in_the_middle_of_a_large_read_fails_that_read_only() {
     let server = start(ServerConfig::default());
     let uri = format!("nbd://{server}/half");
     let read = |range: &str| tool("qemu-io", &["-r", "-f", "raw", "-c", &format!("read {range}"), &uri]);
-    if let Some((_, said)) = read("0 3M") {
-        assert!(said.contains("Input/output error"), "{said}");
+    if let Some((_, printed)) = read("0 3M") {
+        assert!(printed.contains("Input/output error"), "{printed}");
     }
-    if let Some((_, said)) = read("2M 1M") {
-        assert!(said.contains("read 1048576/1048576"), "{said}");
+    if let Some((_, printed)) = read("2M 1M") {
+        assert!(printed.contains("read 1048576/1048576"), "{printed}");
     }
 }
 

@@ -23,7 +23,7 @@ pub fn run(folder: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let report = verify_log(&path, &keys.known)?;
     let mut problems = report.problems();
     match &report.triaged {
-        Some(triaged) => problems.extend(triaged.differences(folder)),
+        Some(triaged) => problems.extend(triaged.differences(folder).iter().map(ToString::to_string)),
         None => problems.push("the log does not say what the result of the triage is".to_owned()),
     }
     let ok = problems.is_empty();

@@ -82,19 +82,13 @@ fn sentences(assembly: &Assembly) -> Vec<String> {
 
 /// Why arrays are not opened.
 fn whys(assembly: &Assembly) -> Vec<Why> {
-    let of_array = |one: &NotOpened| match one {
-        NotOpened::Array { why, .. } => Some(why.clone()),
-        NotOpened::Member { .. } => None,
-    };
+    let of_array = |one: &NotOpened| if let NotOpened::Array { why, .. } = one { Some(why.clone()) } else { None };
     assembly.not_opened.iter().filter_map(of_array).collect()
 }
 
 /// Why devices are left out of an array.
 fn unfit(array: &Array) -> Vec<Unfit> {
-    let of_device = |remark: &Remark| match remark {
-        Remark::LeftOut(one) => Some(one.why),
-        Remark::Degraded(_) | Remark::NotClosed => None,
-    };
+    let of_device = |remark: &Remark| if let Remark::LeftOut(one) = remark { Some(one.why) } else { None };
     array.remarks.iter().filter_map(of_device).collect()
 }
 
