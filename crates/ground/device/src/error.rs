@@ -108,6 +108,23 @@ pub enum Withheld {
     /// Their writer has not closed the sealed drive.
     #[error("it is newer than the last root, and its writer has not closed the drive, so it is unverified")]
     Unverified,
+    /// Their seal is not that of what was written.
+    #[error(
+        "its seal is broken: a node altered, moved, zeroed or lost it, or a write was cut off, and no other node has it right"
+    )]
+    NotAuthentic,
+    /// Their seal is that of a writer that is not known.
+    #[error(
+        "its seal is that of a writer that the seal record does not list: a node returned an older version or altered it, or \
+         the record is older than the drive"
+    )]
+    UnknownWriter,
+    /// They are authentic, and were overwritten since.
+    #[error("it is an older version of this unit: a node returned what was overwritten since")]
+    OldVersion,
+    /// They are authentic, and newer than what is known of the drive.
+    #[error("it is newer than this drive's seal record: use the newest .seal file of the drive")]
+    NewerThanRecord,
 }
 
 impl Error {

@@ -405,12 +405,6 @@ impl Inner {
     fn withheld(&self, index: u64, reason: Withheld) -> Error {
         Error::Withheld { device: self.name.clone(), range: self.units.content_range(index, index + 1), reason }
     }
-
-    /// An error about a unit.
-    fn unreadable(&self, index: u64, why: impl Into<Arc<str>>) -> Error {
-        let range = self.units.content_range(index, index + 1);
-        Error::Unreadable { device: self.name.clone(), range, why: why.into() }
-    }
 }
 
 /// The position of a unit in the list of stamps, which is in memory.

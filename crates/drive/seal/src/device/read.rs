@@ -123,7 +123,7 @@ impl Inner {
             *key = self.epoch_key(stamp.epoch()).map(|key| (stamp.epoch(), key));
         }
         if !key.as_ref().is_some_and(|(_, key)| key.open(index, out, trailer)) {
-            return Err(Refused { error: self.unreadable(index, NOT_AUTHENTIC), is_unverified: false });
+            return Err(Refused { error: self.withheld(index, Withheld::NotAuthentic), is_unverified: false });
         }
         self.accepted.fetch_add(u64::from(newer.is_some()), Ordering::Relaxed);
         Ok(())
@@ -141,19 +141,18 @@ impl Inner {
 
     /// Says why a unit with another stamp than expected is refused.
     fn explain(&self, index: u64, expected: Stamp, content: &mut [u8], trailer: &[u8]) -> Refused {
-        let refused = |why, is_unverified| Refused { error: self.unreadable(index, why), is_unverified };
-        let Some(stamp) = stamp_of(trailer) else { return refused(NOT_AUTHENTIC, false) };
-        let Some(epoch) = self.epoch(stamp.epoch()) else { return refused(UNKNOWN_EPOCH, false) };
+        let refused =
+            |reason| Refused { error: self.withheld(index, reason), is_unverified: reason == Withheld::Unverified };
+        let Some(stamp) = stamp_of(trailer) else { return refused(Withheld::NotAuthentic) };
+        let Some(epoch) = self.epoch(stamp.epoch()) else { return refused(Withheld::UnknownWriter) };
         let authentic = self.epoch_key(stamp.epoch()).is_some_and(|key| key.open(index, content, trailer));
         // The plaintext of a version that is not the right one goes nowhere.
         content.fill(0);
         match (authentic, stamp < expected) {
-            (false, _) => refused(NOT_AUTHENTIC, false),
-            (true, true) => refused(OLD, false),
-            (true, false) if epoch.open => {
-                Refused { error: self.withheld(index, Withheld::Unverified), is_unverified: true }
-            }
-            (true, false) => refused(NEWER, false),
+            (false, _) => refused(Withheld::NotAuthentic),
+            (true, true) => refused(Withheld::OldVersion),
+            (true, false) if epoch.open => refused(Withheld::Unverified),
+            (true, false) => refused(Withheld::NewerThanRecord),
         }
     }
 
@@ -227,9 +226,3 @@ pub(super) enum Refusal {
     /// What it returned is not the right version of the unit.
     NotRight(Error),
 }
-
-const NOT_AUTHENTIC: &str = "its seal is broken: a node altered, moved, zeroed or lost it, or a write was cut off, and no other node has it right";
-const UNKNOWN_EPOCH: &str = "its seal is that of a writer that the seal record does not list: a node returned an older version \
-    or altered it, or the record is older than the drive";
-const OLD: &str = "it is an older version of this unit: a node returned what was overwritten since";
-const NEWER: &str = "it is newer than this drive's seal record: use the newest .seal file of the drive";

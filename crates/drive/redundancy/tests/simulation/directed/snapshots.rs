@@ -63,7 +63,7 @@ fn nodes_that_all_answer_from_old_snapshots_yield_errors_and_no_byte() {
             let sealed = reader(&rig, &sealing).await;
             for range in ByteRange::new(0, sealing.size()).split_at_multiples(512) {
                 let error = sealed.read(range).await.unwrap_err();
-                assert!(matches!(error, Error::Unreadable { .. }), "{redundancy:?}: {error}");
+                assert!(matches!(error, Error::Withheld { .. }), "{redundancy:?}: {error}");
             }
         });
     }
