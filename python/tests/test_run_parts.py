@@ -131,6 +131,7 @@ class Made:
     """Workers that are none: the archive of each part is made by the test, in turn."""
 
     count = 1
+    placement = None
 
     def __init__(self, folder: Path, *archives: Callable[[Path], None]) -> None:
         self._folder, self._archives = folder, list(archives)

@@ -31,6 +31,7 @@ class Made:
 
     workers = 2
     lost = 0
+    placement = None
 
     def __init__(self, files: int):
         self.volumes: tuple[Volume, ...] = ()

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator
 
+from cheetah.placing import Placement
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
@@ -14,6 +15,7 @@ class Alone:
 
     workers = 1
     lost = 0
+    placement: Placement | None = None
 
     def __init__(self, uri: str, settings: Settings, ends_workers: Callable[[Task], bool] = lambda task: False):
         self.volumes: tuple[Volume, ...] = ()

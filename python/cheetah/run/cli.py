@@ -1,6 +1,7 @@
 """The command line of `cheetah run`."""
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import cheetah
-from cheetah import options, path_text
+from cheetah import options, path_text, placing
 from cheetah.error import Error
 from cheetah.open_options import absolute_source
 from cheetah.run.hub import Hub, Misuse, Outcome
@@ -55,10 +56,11 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     with cheetah.open(name) as device:
         source = Source.of(name, device.size, device.pread)
         doubts = [*device.lost, *device.doubts]
+        held = placing.parts_of(device) if given.scheduler else []
     # A program may go on where it cannot read, and end well.
     for doubt in doubts:
         options.warn(doubt)
-    workers: Workers = Cluster(given.scheduler) if given.scheduler else Here(given.workers)
+    workers: Workers = Cluster(given.scheduler, held) if given.scheduler else Here(given.workers)
     out = os.path.abspath(path_text.to_path(given.out))
     hub = Hub(source, command, out, given.parts, workers.count, doubts=doubts)
     for doubt in hub.doubts:
@@ -78,7 +80,8 @@ def _run(given: argparse.Namespace, command: tuple[str, ...]) -> int:
     outcomes = hub.go(workers, tell)
     failed = [outcome.number for outcome in outcomes if not outcome.is_done]
     if given.json:
-        print(json.dumps({"out": path_text.to_text(out), "parts": len(outcomes), "failed": failed}))
+        placed = {"placement": dataclasses.asdict(workers.placement)} if workers.placement is not None else {}
+        print(json.dumps({"out": path_text.to_text(out), "parts": len(outcomes), "failed": failed, **placed}))
     else:
         print(path_text.to_text(out))
     if not failed:

@@ -5,9 +5,11 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from cheetah.device import Part as SourcePart
+from cheetah.placing import Placement, Placing
 from cheetah.run import at_worker
 from cheetah.run.at_worker import Job, Left
 from cheetah.run.parts import Part
@@ -25,6 +27,10 @@ class Workers(Protocol):
 
     count: int
 
+    @property
+    def placement(self) -> Placement | None:
+        """How many parts were placed near their bytes; None if all programs run on this machine."""
+
     def perform(self, job: Job, parts: list[Part]) -> "Iterator[tuple[Part, Left | str]]":
         """Yields each part as it ends: what is left of it, or why nothing is."""
 
@@ -40,6 +46,7 @@ class Here:
 
     def __init__(self, count: int) -> None:
         self.count = count or os.cpu_count() or 1
+        self.placement: Placement | None = None
 
     def perform(self, job: Job, parts: list[Part]) -> "Iterator[tuple[Part, Left | str]]":
         """Runs as many programs at once as there are workers."""
@@ -62,9 +69,10 @@ class Here:
 
 
 class Cluster:
-    """The workers of the scheduler at an address. Raises OSError if there are none."""
+    """The workers of the scheduler at an address. `held` are the parts of the source with the hosts that hold them, if these are
+    known. Raises OSError if there are no workers."""
 
-    def __init__(self, scheduler: str) -> None:
+    def __init__(self, scheduler: str, held: Sequence[SourcePart] = ()) -> None:
         clusters = of_clusters()
         self._client: Any = clusters.connected(scheduler)
         until = time.monotonic() + WORKERS_S
@@ -75,15 +83,25 @@ class Cluster:
             time.sleep(0.1)
         self.count = count
         self._at: dict[str, str] = {}
+        self._placing = Placing(held)
+        self._begun: set[int] = set()
+
+    @property
+    def placement(self) -> Placement:
+        """How many parts were placed so far; an attempt counts as one."""
+        return self._placing.placement
 
     def perform(self, job: Job, parts: list[Part]) -> "Iterator[tuple[Part, Left | str]]":
-        """Has Dask place the parts. A part whose worker is lost is begun anew by another."""
+        """Has Dask place the parts, those at first that `cheetah.placing` places near their bytes. A part whose worker is lost is
+        begun anew by any."""
         import distributed  # type: ignore[import-untyped,unused-ignore]
 
         as_completed: Any = distributed.as_completed
         parts_of = {f"cheetah-run-{job.run}-{part.number}-{secrets.token_hex(4)}": part for part in parts}
+        placed_at = self._placed(parts)
         futures = [
-            self._client.submit(_at_dask, job, part, key=key, pure=False, retries=0) for key, part in parts_of.items()
+            self._client.submit(_at_dask, job, part, key=key, pure=False, retries=0, **placed_at[part.number])
+            for key, part in parts_of.items()
         ]
         for future in as_completed(futures, loop=self._client.loop):
             part = parts_of[future.key]
@@ -94,6 +112,25 @@ class Cluster:
                 continue
             self._at[left.archive] = address
             yield part, left
+
+    def _placed(self, parts: list[Part]) -> dict[int, dict[str, Any]]:
+        """Returns for each part what Dask is told about its place: a preference, which makes no part wait. No worker gets more than
+        its share."""
+        threads: dict[str, int] = self._client.nthreads()
+        self._placing.workers_are(threads)
+        share = -(-len(parts) // max(1, sum(threads.values())))
+        told: dict[int, dict[str, Any]] = {}
+        taken = []
+        for part in parts:
+            ranges = [(part.begin, part.end - part.begin)] if part.number not in self._begun else []
+            self._begun.add(part.number)
+            workers = self._placing.take(ranges, share)
+            taken.append(workers)
+            told[part.number] = {"workers": list(workers), "allow_other_workers": True} if workers else {}
+        # All of them are given out at once: the next call counts anew.
+        for workers in taken:
+            self._placing.give_back(workers)
+        return told
 
     def fetch(self, left: Left) -> Iterator[bytes]:
         """Fetches the archive from the worker that has it."""

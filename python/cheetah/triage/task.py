@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -134,6 +135,9 @@ class Task:
     stage: Stage
     volume: int
     what: tuple[Any, ...]
+    ranges: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)
+    """Start and length of what it reads, as far as that is known: bytes in the image. It says where the task is best done, and is
+    no part of its name."""
 
     @functools.cached_property
     def id(self) -> str:
@@ -142,9 +146,9 @@ class Task:
         return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
 
     @classmethod
-    def of_entries(cls, volume: int, entries: list[Entry]) -> "Task":
-        """Returns a task to analyse a batch of files."""
-        return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries))
+    def of_entries(cls, volume: int, entries: list[Entry], ranges: Iterable[tuple[int, int]] = ()) -> "Task":
+        """Returns a task to analyse a batch of files, whose content lies in these ranges as far as is known."""
+        return cls("content", volume, tuple(dataclasses.astuple(entry) for entry in entries), tuple(ranges))
 
     def entries(self) -> list[Entry]:
         """Returns the entries that a content task is to read."""

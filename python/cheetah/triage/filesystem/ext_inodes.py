@@ -10,7 +10,8 @@ _READ_BYTES = 160
 """As much of an inode as is looked at."""
 _META_BG, _64BIT, _ENCRYPT = 0x10, 0x80, 0x10000
 _SPARSE_SUPER = 0x1
-_FLAGS_AT, _ENCRYPTED = 32, 0x800
+_FLAGS_AT, _ENCRYPTED, _EXTENTS, _INLINE = 32, 0x800, 0x80000, 0x10000000
+_BLOCKS_AT, _EXTENT_MAGIC = 40, 0xF30A
 
 
 class ExtInodes:
@@ -70,6 +71,24 @@ class ExtInodes:
         has_superblock = not self._sparse or first <= 1 or any(_is_power(first, base) for base in (3, 5, 7))
         block = self._first_block + first * self._blocks_a_group + has_superblock
         return int(block * self._block + group % a_block * self._width)
+
+
+def first_block(raw: bytes) -> int | None:
+    """Returns the block at which a file's content begins, by its inode of at least `SMALL_BYTES`. Of a file in many extents it is
+    that of their list, which ext4 puts near them. None if the file has no block."""
+    (flags,) = struct.unpack_from("<I", raw, _FLAGS_AT)
+    if flags & _INLINE:
+        return None
+    if not flags & _EXTENTS:
+        return int(struct.unpack_from("<I", raw, _BLOCKS_AT)[0]) or None
+    magic, entries, _, depth = struct.unpack_from("<4H", raw, _BLOCKS_AT)
+    if magic != _EXTENT_MAGIC or entries == 0:
+        return None
+    if depth:
+        low, high = struct.unpack_from("<IH", raw, _BLOCKS_AT + 16)
+    else:
+        high, low = struct.unpack_from("<HI", raw, _BLOCKS_AT + 18)
+    return int(high << 32 | low) or None
 
 
 def _is_power(number: int, base: int) -> bool:

@@ -62,14 +62,14 @@ class ExtTimes(FileTimes):
     _EXTRA_AT = (140, 136, 132, 148)
 
     def __init__(self, metadata: Metadata):
-        self._inodes = ext_inodes.ExtInodes(metadata)
+        self.inodes = ext_inodes.ExtInodes(metadata)
 
     def of(self, file: pytsk3.File, meta: pytsk3.TSK_FS_META, attributes: Sequence[tuple[int, int]] = ()) -> Times:
         given = super().of(file, meta)
-        if not self._inodes.are_large or not any(given):
+        if not self.inodes.are_large or not any(given):
             atime, mtime, ctime, crtime = map(_signed, given)
             return atime, mtime, ctime, crtime
-        raw = self._inodes.raw(meta.addr)
+        raw = self.inodes.raw(meta.addr)
         held = ext_inodes.SMALL_BYTES + struct.unpack_from("<H", raw, ext_inodes.SMALL_BYTES)[0]
         atime, mtime, ctime, crtime = (
             self._time(raw, at, extra_at, held, one)

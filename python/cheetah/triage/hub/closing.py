@@ -85,6 +85,7 @@ def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: 
         connections=shared.connections,
         unlocked=shared.unlocked,
         logical=shared.logical if any(shared.logical.values()) else None,
+        placement=opened.workers.placement,
         unallocated=(
             coverage.unallocated(ranges, found["unallocated"], problems) if ranges else summary.UnallocatedCoverage()
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent import futures
 from typing import Any, Protocol
 
+from cheetah.placing import Placement
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub.custody import Custody
 from cheetah.triage.hub.journal import Journal
@@ -28,6 +29,10 @@ class Workers(Protocol):
     @property
     def workers(self) -> int:
         """The number of tasks performed at once."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """How many tasks were placed near their bytes; None if all workers are on this machine."""
 
     def submit(self, task: Task, first: bool = False) -> None:
         """Schedules a task."""

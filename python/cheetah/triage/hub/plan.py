@@ -28,7 +28,7 @@ UNALLOCATED_BYTES = 32 << 20
 """The unallocated space that one task searches."""
 COLUMNS = (
     "volume", "address", "path", "name", "kind", "deleted", "allocated", "size",
-    "inode", "attr_type", "attr_id", "extension",
+    "inode", "attr_type", "attr_id", "extension", "start",
 )  # fmt: skip
 
 NOT_RANKED = "not among the highest-ranked files, which are all that a quick look reads"
@@ -80,6 +80,7 @@ def _streams(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
 def content_tasks(listing: ArrowRows, order: npt.NDArray[np.int64], settings: Settings) -> Iterator[Task]:
     """Returns batches of files to read, each from one volume."""
     batch: list[Entry] = []
+    ranges: list[tuple[int, int]] = []
     total = made = 0
     rows = iter(order)
     for row, found in zip(order, listing.take(rows), strict=True):
@@ -90,12 +91,15 @@ def content_tasks(listing: ArrowRows, order: npt.NDArray[np.int64], settings: Se
         cost = min(entry.size, settings.max_file)
         files_max = FIRST_BATCH_FILES if made < FIRST_BATCHES else BATCH_FILES
         if batch and (len(batch) >= files_max or total + cost > BATCH_BYTES or batch[0].volume != entry.volume):
-            yield Task.of_entries(batch[0].volume, batch)
-            batch, total, made = [], 0, made + 1
+            yield Task.of_entries(batch[0].volume, batch, ranges)
+            batch, ranges, total, made = [], [], 0, made + 1
         batch.append(entry)
         total += cost
+        if found["start"] is not None and cost > 0:
+            # Where it begins: the listing does not say where the other runs of a file in several are.
+            ranges.append((found["start"], cost))
     if batch:
-        yield Task.of_entries(batch[0].volume, batch)
+        yield Task.of_entries(batch[0].volume, batch, ranges)
 
 
 def _entry(row: int, found: dict[str, Any]) -> Entry:
@@ -137,4 +141,5 @@ def unallocated_tasks(volumes: tuple[Volume, ...], size: int) -> Iterator[Task]:
 
 def _ranges(volume: int, start: int, end: int) -> Iterator[Task]:
     for begin in range(start, end, UNALLOCATED_BYTES):
-        yield Task("unallocated", volume, (begin, min(UNALLOCATED_BYTES, end - begin)))
+        place = (begin, min(UNALLOCATED_BYTES, end - begin))
+        yield Task("unallocated", volume, place, (place,))

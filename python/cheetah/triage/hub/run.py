@@ -70,7 +70,11 @@ class Run:
         """Opens everything else; `working` closes what only the stages need."""
         settings = self._settings
         # Workers take a while to start; the source is identified meanwhile.
-        workers = _start_workers(shared.uri, settings)
+        workers = (
+            _start_workers(shared.uri, settings)
+            if settings.scheduler is None
+            else _cluster(settings.scheduler, shared, settings)
+        )
         working.callback(workers.close)
         identity = shared_source.identity(shared.uri, shared.name, shared.size)
         binding_settings = {**settings.binding(), "unlocked": shared.opened_volumes(), "versions": deciding()}
@@ -148,7 +152,9 @@ def _resumed(path: pathlib.Path, parts: Parts, max_file: int, vouched: Vouched, 
 
 
 def _start_workers(uri: str, settings: Settings) -> Workers:
-    if settings.scheduler is not None:
-        cluster: Workers = of_clusters().Cluster(settings.scheduler, uri, settings)
-        return cluster
     return Pool(uri, settings, settings.workers)
+
+
+def _cluster(scheduler: str, shared: SharedSource, settings: Settings) -> Workers:
+    cluster: Workers = of_clusters().Cluster(scheduler, shared.uri, settings, shared.parts())
+    return cluster

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytsk3
 
 from cheetah.triage.filesystem import mft_file_name
+from cheetah.triage.filesystem import places as file_places
 from cheetah.triage.filesystem import times as file_times
 from cheetah.triage.listing import bodyfile
 from cheetah.triage.listing.subtree import Deferred, SubtreeStart
@@ -18,7 +19,7 @@ from cheetah.triage.reading.image import TskImage
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.search import name_search
 from cheetah.triage.tables.schemas import LISTING
-from cheetah.triage.task import Problem
+from cheetah.triage.task import Problem, Volume
 
 TANGLES_MAX = 100
 """The maximum number of reports about directories with several names, for each volume."""
@@ -70,6 +71,7 @@ class Lister:
         self._ntfs = kind == int(pytsk3.TSK_FS_TYPE_NTFS)
         self._fat = kind in _FAT_TYPES
         self._times: file_times.FileTimes = file_times.FileTimes()
+        self._places = file_places.Places()
         self._rows: list[tuple[Any, ...]] = []
         self._tables: list[pa.Table] = []
         self.count = self.directories = 0
@@ -89,6 +91,10 @@ class Lister:
         except OSError as error:
             why = error.strerror or str(error)
             self._problem(b"", f"times before 1970 and after 2038 may be wrong: {why}", start, 1)
+
+    def note_places(self, volume: Volume) -> None:
+        """Prepares to note where the content of files begins. Call it after `correct_times`."""
+        self._places = file_places.of(self._times, volume)
 
     def table(self) -> pa.Table:
         """Returns the rows."""
@@ -205,17 +211,23 @@ class Lister:
         path = start.path + text
         if not self._ntfs or meta is None:
             if text not in _DOTS:
-                self._line(name, meta, start, own_times=self._times_of(meta, file, path))
+                own = self._times_of(meta, file, path)
+                # After a failed read, no other is tried for this.
+                place = None if meta is None or self._image.unreadable else self._places.of_file(meta)
+                self._line(name, meta, start, own_times=own, place=place)
             return
-        attributes = [(int(info.type), info.id, info.name, info.size) for info in (one.info for one in file)]
+        attributes = [
+            (int(info.type), info.id, info.name, info.size, self._places.of_stream(one))
+            for one, info in ((one, one.info) for one in file)
+        ]
         own = self._times_of(meta, file, path, [one[:2] for one in attributes])
         times: tuple[int, mft_file_name.Times] | None = None
         printed = False
-        for kind, number, stream, size in attributes:
+        for kind, number, stream, size, place in attributes:
             if kind == _DATA:
                 printed = True
                 if int(meta.type) != _META_DIR or len(text) != 2 or text[:1] != b".":
-                    self._line(name, meta, start, kind, number, stream, size, own)
+                    self._line(name, meta, start, kind, number, stream, size, own, place)
             elif kind == _INDEX_ROOT:
                 printed = True
                 if text not in _DOTS:
@@ -254,6 +266,7 @@ class Lister:
         stream: bytes | None = None,
         size: int | None = None,
         own_times: mft_file_name.Times = mft_file_name.NONE,
+        place: int | None = None,
     ) -> None:
         """Adds one row with its line. Attribute, stream and size are the entry's unless given."""
         own = name.name or b""
@@ -286,7 +299,7 @@ class Lister:
         self._rows.append((
             self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
             start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,
-            _extension(own_text) if stream is None else "", None, None, line,
+            _extension(own_text) if stream is None else "", None, None, line, place,
         ))  # fmt: skip
         self.count += 1
 

@@ -61,6 +61,8 @@ def listing(worker: Worker, task: Task) -> Result:
     first = starts[0].inode == int(file_system.info.root_inum)
     lister = Lister(worker.image(), file_system, task.volume, ENTRIES_FIRST if first else ENTRIES_MAX)
     lister.correct_times(worker.volumes[task.volume].start)
+    if worker.settings.scheduler is not None:
+        lister.note_places(worker.volumes[task.volume])
     lister.once = {starts[0].inode} if starts[0].once else None
     searching = name_search.engine(worker)
     lister.names = name_search.NameSearch(searching, task.volume) if searching is not None else None

@@ -12,7 +12,8 @@ from concurrent import futures
 from typing import Any
 
 import cheetah
-from cheetah import path_text
+from cheetah import path_text, placing
+from cheetah.device import Part
 from cheetah.open_options import Logical, Unlocked
 from cheetah.triage.reading.image import Source
 from cheetah.triage.reading.worker import open_source
@@ -54,6 +55,8 @@ class SharedSource:
     """The arrays and logical volumes, as `cheetah.Device.logical`."""
     size: int | None = None
     """The size of the source in bytes, where `uri` is longer: logical volumes lie behind its end."""
+    parts: Callable[[], Sequence[Part]] = tuple
+    """Asks for the parts of a drive with the hosts that hold them; none of other sources, and none without a scheduler."""
 
     def opened_volumes(self) -> list[dict[str, Any]]:
         """Returns the encrypted volumes that are open: workers read them decrypted."""
@@ -107,6 +110,7 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 doubts=lambda: device.doubts,
                 connections=device.connections(),
                 logical=_in_one_piece(device.logical, device.size),
+                parts=lambda: placing.parts_of(device),
             )
         return
     with cheetah.share(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from cheetah.durable import replace
 from cheetah.page.visible import decoded
+from cheetah.placing import Placement
 from cheetah.triage.report.statistics import COLUMNS, DAY_S, SIZE_EDGES, FileStatistics
 from cheetah.triage.tables.utf8_path import utf8
 from cheetah.triage.task import Problem, Volume
@@ -91,6 +92,9 @@ class RunFacts:
     logical: Json | None = None
     """The arrays and logical volumes, as `cheetah.Device.logical`; None if there are none."""
 
+    placement: Placement | None = None
+    """How many tasks were placed near their bytes; None without a cluster."""
+
     @property
     def quick(self) -> bool:
         """Whether only the highest-ranked files were to be read."""
@@ -150,6 +154,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
         "top": _with_files(_top(findings), files),
         "problems": [dataclasses.asdict(problem) for problem in facts.problems[:PROBLEMS_MAX]],
         "problems_total": len(facts.problems),
+        **({} if facts.placement is None else {"placement": dataclasses.asdict(facts.placement)}),
     }
 
 

@@ -30,11 +30,12 @@ LISTING = pa.schema(
         ("named", STRING),
         ("why", STRING),
         ("line", pa.binary()),
+        ("start", pa.int64()),
     ]
 )
 """One row for each line of the bodyfile. `line` is the line without its end; `named` is the alphabetically first
-keyword in its name; `why` says what is wrong with the row if its metadata could not be read. files.parquet has neither
-line nor inode."""
+keyword in its name; `why` says what is wrong with the row if its metadata could not be read; `start` is where its content
+begins, in bytes of the image, if that is known and asked for. files.parquet has no line, inode or start."""
 
 CONTENT = pa.schema(
     [

@@ -6,6 +6,9 @@ did not survive becomes a problem of the result, as in a pool.
 
 A result belongs to one source, one set of lists and one version of the programs: a worker that differs ends the run.
 A worker that has read nothing for `HANG_S` ends itself, and another does its task.
+
+A task whose bytes lie on few of the hosts of a drive is placed at the workers there, if others than these do not do it sooner:
+`cheetah.placing` says when. A task that failed is tried again anywhere.
 """
 
 import collections
@@ -18,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import dask.config  # type: ignore[import-untyped,unused-ignore]
@@ -26,6 +29,8 @@ import distributed  # type: ignore[import-untyped,unused-ignore]
 from distributed.scheduler import KilledWorker
 
 from cheetah import _native
+from cheetah.device import Part
+from cheetah.placing import Placement, Placing, in_turn
 from cheetah.triage.reading import shared_source
 from cheetah.triage.settings import LISTS, Settings
 from cheetah.triage.task import Result, Task, Volume
@@ -116,7 +121,7 @@ def without_workers(scheduler: str) -> OSError:
 class Cluster:
     """The workers of the scheduler at an address. Raises OSError if there are none."""
 
-    def __init__(self, scheduler: str, uri: str, settings: Settings):
+    def __init__(self, scheduler: str, uri: str, settings: Settings, parts: Sequence[Part] = ()):
         self._client = connected(scheduler)
         self._uri = uri
         self._settings = settings
@@ -124,6 +129,8 @@ class Cluster:
         self._run = secrets.token_hex(8)
         self._queue: collections.deque[Task] = collections.deque()
         self._under_way: dict[Future, Task] = {}
+        self._placing = Placing(parts)
+        self._placed_at: dict[Future, tuple[str, ...]] = {}
         self._endings: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._tries: collections.Counter[str] = collections.Counter()
         self.volumes: tuple[Volume, ...] = ()
@@ -147,7 +154,7 @@ class Cluster:
 
     def results(self, more: Iterable[Task] = ()) -> Iterator[tuple[Task, Result] | None]:
         """Yields results as `pool.Pool.results` does."""
-        tasks = iter(more)
+        tasks = self._spread(iter(more))
         while True:
             self._give_out(tasks)
             if not self._under_way:
@@ -162,6 +169,11 @@ class Cluster:
                 self._watch()
                 yield None
 
+    @property
+    def placement(self) -> Placement:
+        """How many tasks were placed so far; an attempt counts as one."""
+        return self._placing.placement
+
     def close(self) -> None:
         """Disconnects from the cluster, which continues; tasks in flight are dropped."""
         with contextlib.suppress(OSError, TimeoutError):
@@ -170,8 +182,19 @@ class Cluster:
         self._client.close()
 
     def _count(self) -> int:
-        """Returns the number of threads of all workers."""
-        return sum(self._client.nthreads().values())
+        """Returns the number of threads of all workers, and notes which there are."""
+        threads: dict[str, int] = self._client.nthreads()
+        self._placing.workers_are(threads)
+        return sum(threads.values())
+
+    def _spread(self, tasks: Iterator[Task]) -> Iterator[Task]:
+        """Yields the tasks; those that search unallocated space in turn for each place, so that no host has all the work at
+        first. Files keep their order, which is that of their rank."""
+        for first in tasks:
+            if first.stage == "unallocated":
+                yield from in_turn([first, *tasks], lambda task: self._placing.workers_of(task.ranges))
+                return
+            yield first
 
     def _give_out(self, tasks: Iterator[Task]) -> None:
         while len(self._under_way) < TASKS_A_WORKER * max(1, self.workers):
@@ -181,11 +204,18 @@ class Cluster:
                     return
                 task = self._queue.popleft()
             self._tries[task.id] += 1
+            # Not where it failed before, perhaps.
+            ranges = task.ranges if self._tries[task.id] == 1 else ()
+            workers = self._placing.take(ranges, TASKS_A_WORKER)
+            # A preference: a worker that leaves makes no task wait, and idle ones take tasks from others.
+            where: dict[str, Any] = {"workers": list(workers), "allow_other_workers": True} if workers else {}
             future = self._client.submit(
                 _work, task, self.volumes, self._uri, self._settings, self._run, self._terms,
-                key=f"cheetah-{self._run}-{task.stage}-{task.id}-{self._tries[task.id]}", pure=False,
+                key=f"cheetah-{self._run}-{task.stage}-{task.id}-{self._tries[task.id]}", pure=False, **where,
             )  # fmt: skip
             self._under_way[future] = task
+            if workers:
+                self._placed_at[future] = workers
             future.add_done_callback(self._endings.put)
 
     def _ended(self) -> list[Future]:
@@ -200,6 +230,8 @@ class Cluster:
     def _result(self, future: Future) -> tuple[Task, Result] | None:
         """Returns the result of a task, or None if it is to be done again."""
         task = self._under_way.pop(future)
+        if workers := self._placed_at.pop(future, None):
+            self._placing.give_back(workers)
         try:
             result: Result | Refusal = future.result()
             if isinstance(result, Refusal):

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
+from cheetah.placing import Placement
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Problem, Result, RowPlacement, Task, Volume
 
@@ -73,6 +74,7 @@ class Pool:
         self._attempts: collections.Counter[str] = collections.Counter()
         self.volumes: tuple[Volume, ...] = ()
         self.lost = 0
+        self.placement: Placement | None = None
         """The number of workers that died or were killed."""
         self._failed_starts = 0
         self._processes = [self._start() for _ in range(workers or os.cpu_count() or 1)]
