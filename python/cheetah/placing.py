@@ -160,7 +160,8 @@ class Placing:
         )
 
     def workers_of(self, ranges: Iterable[Range]) -> tuple[str, ...]:
-        """Returns the workers on the hosts that hold most of some ranges; none if there are none, or if it is not worth it."""
+        """Returns the workers on the hosts that hold most of some ranges; none if there are none, if these are all the workers, or if
+        it is not worth it."""
         if not self._is_worth_it:
             return ()
         found = {
@@ -168,7 +169,7 @@ class Placing:
             for host in hosts_with_most(ranges, self._held, self._worker_hosts)
             for worker in self._workers_at.get(host, ())
         }
-        return tuple(sorted(found))
+        return tuple(sorted(found)) if len(found) < len(self._threads) else ()
 
     def take(self, ranges: Iterable[Range], tasks_a_thread: int) -> tuple[str, ...]:
         """Counts a task, and returns workers for it, where it is placed until it is given back. Returns none if they have

@@ -83,6 +83,12 @@ def test_bytes_on_a_host_without_workers_place_nothing() -> None:
     assert placed(LINEAR, elsewhere).workers_of([(4 * MIB, MIB)]) == ()
 
 
+def test_bytes_that_are_as_near_to_all_workers_place_nothing() -> None:
+    assert placed(LINEAR, WORKERS).workers_of([(3 * MIB, 2 * MIB)]) == ()
+    third = {"tls://10.0.0.3:1": 1}
+    assert placed(LINEAR, WORKERS | third).workers_of([(3 * MIB, 2 * MIB)]) == tuple(WORKERS)
+
+
 def test_a_host_has_one_set_of_addresses_however_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"lab1": ["10.0.0.1", "fe80::1%eth0"], "lab1.example": ["10.0.0.1"]}
 

@@ -49,9 +49,9 @@ class Cluster:
         self._running.append(process)
         return process
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self, *words: str) -> subprocess.Popen[bytes]:
         """One more worker."""
-        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *words)
 
     def end(self) -> None:
         """All processes, by their own id."""
