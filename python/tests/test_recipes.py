@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,6 +122,54 @@ def test_the_commands_for_users_of_xmount_show_the_same_bytes(binary: str, tmp_p
     run("qemu-img", "convert", "-O", "raw", folder / "disk.vdi", folder / "back.raw")
     assert (folder / "back.raw").read_bytes() == image.read_bytes()
     run(binary, "verify", folder / "disk.E01")
+
+
+# What the program of the page calls, as Ray documents it. Each task runs at once, and says where it was to run.
+RAY = """
+class Task:
+    def __init__(self, function, strategy="DEFAULT"):
+        self.function, self.strategy = function, strategy
+
+    def options(self, *, scheduling_strategy):
+        return Task(self.function, scheduling_strategy)
+
+    def remote(self, *arguments):
+        print("at", getattr(self.strategy, "node_id", self.strategy))
+        return self.function(*arguments)
+
+
+def init(address):
+    assert address == "auto"
+
+
+def nodes():
+    here = {"NodeID": "1f", "Alive": True, "NodeManagerAddress": "127.0.0.1", "NodeManagerHostname": "lab1"}
+    return [here, {**here, "NodeID": "2e", "Alive": False}]
+
+
+remote, get = Task, list
+"""
+STRATEGIES = """
+class NodeAffinitySchedulingStrategy:
+    def __init__(self, node_id, soft):
+        assert soft is True
+        self.node_id = node_id
+"""
+
+
+def test_the_program_for_ray_has_each_task_run_on_a_living_host_of_its_part(drive: Drive, tmp_path: Path) -> None:
+    folder = tmp_path / "recipe"
+    (folder / "ray/util").mkdir(parents=True)
+    (folder / "ray/__init__.py").write_text(RAY)
+    (folder / "ray/util/__init__.py").touch()
+    (folder / "ray/util/scheduling_strategies.py").write_text(STRATEGIES)
+    image = tmp_path / "case42.raw"
+    image.write_bytes((b"JFIF" + bytes(MIB - 4)) * 3)
+    drive(folder / "case42.drive", image)
+    [example] = re.findall(r"(?ms)^```python\n(.*?)^```$", pages.text("recipes/ray.md"))
+    script = folder / "example.py"
+    script.write_text(pages.changed(example, {"/cases/case42.drive": f"{folder}/case42.drive"}))
+    assert run(sys.executable, script, cwd=folder).splitlines() == ["at 1f", "3 signatures"]
 
 
 MACHINES = ("one", "two", "three")

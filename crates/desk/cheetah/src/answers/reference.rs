@@ -35,7 +35,8 @@ that you do not know.
 * `triage` prints its progress, as objects with the field `progress` only, and at the end the content of
   [`summary.json`](../guide/triage.md#results). If not all could be read, or it was stopped, `failed` follows.
 * `run` prints the event `part` for each part that ended: `number`, `begin`, `end`, `host`, `exit_code`, `seconds`, `problem`,
-  `left_out`. At the end, `out` is the folder, `parts` the number of parts, and `failed` lists those that failed.
+  `left_out`. At the end, `out` is the folder, `parts` the number of parts, and `failed` lists those that failed;
+  with `--scheduler`, `placement` says how many `tasks` the cluster was given, and how many of these were [`placed`](../guide/cluster.md#where-the-work-is-done).
 * `bench storage` prints its progress as `triage` does, and at the end the event `done`: `results`, `csv` and `report` are paths,
   and `parts` lists what was measured. `bench compare` prints the difference of two runs, and `bench report` the path of the `report`.
 
