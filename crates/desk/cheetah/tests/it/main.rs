@@ -32,6 +32,7 @@ mod finding;
 mod foreign;
 mod grow;
 mod help;
+mod killed_nodes;
 mod lazy;
 mod leftovers;
 mod lend;
