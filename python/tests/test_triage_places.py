@@ -15,12 +15,12 @@ import triage_images
 
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub import plan
-from cheetah.triage.listing import walk
+from cheetah.triage.listing import assemble, walk
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.schemas import LISTING
-from cheetah.triage.tables.store import ArrowRows, Writer
-from cheetah.triage.task import Task, Volume
+from cheetah.triage.tables.store import ArrowRows, Parts, Writer
+from cheetah.triage.task import CompletedTask, Task, Volume, rows_of
 
 
 def listed(image: Path, folder: Path, scheduler: str | None) -> tuple[Volume, pa.Table]:
@@ -86,6 +86,16 @@ def test_tasks_have_the_ranges_of_their_files_and_are_named_without_them(tmp_pat
     assert with_places.ranges == ((2000, 100), (4000, 250))
     assert without.ranges == ()
     assert (with_places.id, with_places) == (without.id, without)
+
+
+def test_a_listing_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+    parts, task = Parts(tmp_path / "parts"), walk.first_task(0, 2)
+    row: dict[str, Any] = {**dict.fromkeys(LISTING.names), "name": "file", "line": b"file"}
+    digest = parts.write(rows_of(task.id), pa.Table.from_pylist([row], LISTING).drop_columns(["start"]))
+    done = CompletedTask(id=task.id, stage="listing", rows=digest, row_count=1, starts=[0])
+    assemble.Listing(parts, {task.id: done}, [task]).write(tmp_path / "listing.arrow", tmp_path / "bodyfile.txt")
+    (found,) = ArrowRows(tmp_path / "listing.arrow", ("name", "start")).take([0])
+    assert found == {"name": "file", "start": None}
 
 
 def test_tasks_for_unallocated_space_have_its_range() -> None:

@@ -59,7 +59,7 @@ class Listing:
             return
         table = self._held.get(done.id)
         if table is None:
-            table = self._parts.read(rows_of(done.id))
+            table = _with_places(self._parts.read(rows_of(done.id)))
         self._held[done.id] = table
         self._held.move_to_end(done.id)
         if len(self._held) > PARTS_HELD:
@@ -80,3 +80,10 @@ class Listing:
                         bodyfile.writelines(line + b"\n" for line in chunk.to_pylist())
                     wrote(table.num_rows)
             writer.close()
+
+
+def _with_places(table: pa.Table) -> pa.Table:
+    """Returns the rows of a listing; those that an earlier version wrote say of no file where it begins."""
+    if "start" in table.column_names:
+        return table
+    return table.append_column(LISTING.field("start"), pa.nulls(table.num_rows, pa.int64()))
