@@ -63,9 +63,9 @@ impl Files {
         let stamps = paths.iter().enumerate().map(|(segment, path)| {
             // Not kept open: most sets have more segments than are in use at once.
             open_segment(path, segment).and_then(|file| status_of(&file)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())),
+                ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())).because(error),
                 ErrorKind::InvalidInput => {
-                    Error::misuse(format!("{} is not a segment of an image: {error}", path.display()))
+                    Error::misuse(format!("{} is not a segment of an image: {error}", path.display())).because(error)
                 }
                 _ => Error::io(format_args!("opening {}", path.display()), &error),
             })
