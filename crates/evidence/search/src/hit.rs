@@ -51,7 +51,7 @@ impl Hit {
         self.before.len() + self.bytes.len() + self.after.len() + HIT_BYTES
     }
 
-    /// Its text. Control characters, and bytes that are no text, are shown as `\xNN`.
+    /// The text of its bytes; see [`Search::text`](crate::Search::text) for what they say. Control characters, and bytes that are no text, are shown as `\xNN`.
     pub fn text(&self) -> String {
         shown(&self.bytes, self.encoding)
     }

@@ -7,12 +7,13 @@ use cheetah_error::{Error, Result};
 use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::encoding::TextEncoding;
 use crate::expression::{Expression, Parsed};
-use crate::finder::Finder;
+use crate::finder::{Finder, gps};
 use crate::found::{Found, number};
 use crate::hit::{HIT_BYTES, Hit};
 use crate::literal::Literals;
 use crate::order::Order;
 use crate::seam::{Overlap, Window};
+use crate::text::shown;
 
 /// The maximum number of bytes that are shown before and after a hit.
 pub const CONTEXT_BYTES_MAX: usize = 4096;
@@ -136,6 +137,7 @@ impl Search {
             };
             for encoding in encodings {
                 let compiled = parsed.compiled(number(patterns.len() - words), encoding, Some(check))?;
+                let compiled = compiled.map(|expression| expression.reaching(finder.reach_bytes()));
                 expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));
                 pattern.encodings.push(encoding);
             }
@@ -164,6 +166,27 @@ impl Search {
     /// The patterns: words, expressions and finders, in the order in which they were given.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
+    }
+
+    /// The text of a hit: of positions, what they say, and of all else its bytes ([`Hit::text`]).
+    pub fn text(&self, hit: &Hit) -> String {
+        self.position(hit).unwrap_or_else(|| hit.text())
+    }
+
+    /// The text around a hit, itself included ([`Search::text`]).
+    pub fn context(&self, hit: &Hit) -> String {
+        let around = |position: String| {
+            let [before, after] = [&hit.before, &hit.after].map(|bytes| shown(bytes, hit.encoding));
+            [before, position, after].concat()
+        };
+        self.position(hit).map_or_else(|| hit.context(), around)
+    }
+
+    /// The position that a hit has, if it is one.
+    fn position(&self, hit: &Hit) -> Option<String> {
+        let pattern = self.patterns.get(hit.pattern)?;
+        let is_position = pattern.kind == PatternKind::Finder && pattern.name == Finder::Gps.name();
+        is_position.then(|| gps::shown(&hit.bytes))?
     }
 
     /// The overlap that neighbouring windows need.

@@ -20,6 +20,7 @@ pub mod control;
 pub mod custody;
 pub mod ewf;
 pub mod formats;
+pub mod gps;
 pub mod iscsi;
 pub mod logical_volumes;
 pub mod parity;
@@ -70,7 +71,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 29] = [
+pub const TARGETS: [(&str, Target); 30] = [
     ("aff4", aff4::run),
     ("apple", apple::run),
     ("arrays", arrays::run),
@@ -83,6 +84,7 @@ pub const TARGETS: [(&str, Target); 29] = [
     ("custody", custody::run),
     ("ewf", ewf::run),
     ("formats", formats::run),
+    ("gps", gps::run),
     ("iscsi", iscsi::run),
     ("logical_volumes", logical_volumes::run),
     ("parity", parity::run),

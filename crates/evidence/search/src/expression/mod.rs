@@ -33,6 +33,8 @@ pub struct Candidate<'a> {
     pub before: Option<u8>,
     /// The character after it.
     pub after: Option<u8>,
+    /// The bytes from the beginning of the match on, as they are stored, as far as a hit may reach and they can be read.
+    pub reach: &'a [u8],
 }
 
 impl Candidate<'_> {
@@ -55,7 +57,7 @@ pub struct Expression {
     check: Option<Check>,
     /// Where matches are tried; everywhere without.
     leader: Option<Leader>,
-    /// The length of the longest match.
+    /// The length of the longest match, or how far from the beginning of a match its check reads, if that is more.
     pub bytes_max: usize,
 }
 
@@ -157,6 +159,12 @@ impl Expression {
         Self { leader: lead.map(|lead| Leader::new(lead, self.encoding)), ..self }
     }
 
+    /// The same, with a check that reads, and may take, as many bytes from the beginning of a match on.
+    #[must_use]
+    pub fn reaching(self, bytes: usize) -> Self {
+        Self { bytes_max: self.bytes_max.max(bytes), ..self }
+    }
+
     /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
         let mut furthest = 0;
@@ -199,7 +207,8 @@ impl Expression {
             TextEncoding::Utf8 | TextEncoding::CodePage(_) => bytes.get(start..end)?,
         };
         let before = start.checked_sub(unit).and_then(|before| around.ascii(before));
-        check(&Candidate { text, before, after: around.ascii(end) }).map(|len| len * unit)
+        let reach = bytes.get(start..(start + self.bytes_max).min(bytes.len()))?;
+        check(&Candidate { text, before, after: around.ascii(end), reach }).map(|len| len * unit)
     }
 }
 

@@ -7,6 +7,7 @@ mod card;
 mod compressed;
 mod domains;
 mod files;
+pub(crate) mod gps;
 mod network;
 mod telephone;
 
@@ -38,6 +39,8 @@ pub enum Finder {
     Iban,
     /// Bitcoin addresses whose checksum is right.
     Bitcoin,
+    /// Positions in Exif metadata, as pictures have them.
+    Gps,
     /// The header of a file.
     Header(FileKind),
     /// The beginning of compressed data.
@@ -50,8 +53,8 @@ pub enum Finder {
 pub struct UnknownFinder(String);
 
 impl Finder {
-    /// All kinds of text.
-    pub const ALL: [Self; 9] = [
+    /// All kinds of data but headers and compressed data.
+    pub const ALL: [Self; 10] = [
         Self::Email,
         Self::Url,
         Self::Domain,
@@ -61,6 +64,7 @@ impl Finder {
         Self::Card,
         Self::Iban,
         Self::Bitcoin,
+        Self::Gps,
     ];
 
     /// Its name.
@@ -75,6 +79,7 @@ impl Finder {
             Self::Card => "card",
             Self::Iban => "iban",
             Self::Bitcoin => "bitcoin",
+            Self::Gps => "gps",
             Self::Header(kind) => kind.name(),
             Self::Compressed(kind) => kind.finder_name(),
         }
@@ -82,7 +87,7 @@ impl Finder {
 
     /// Whether it is text, in one encoding or another; otherwise it is bytes.
     pub(crate) const fn is_text(self) -> bool {
-        !matches!(self, Self::Header(_) | Self::Compressed(_))
+        !matches!(self, Self::Gps | Self::Header(_) | Self::Compressed(_))
     }
 
     /// The expression of its candidates, over ASCII, and the check of each.
@@ -97,6 +102,7 @@ impl Finder {
             Self::Card => (card::NUMBER, card::number),
             Self::Iban => (bank::IBAN, bank::iban),
             Self::Bitcoin => (bitcoin::ADDRESS, bitcoin::address),
+            Self::Gps => (gps::HEADER, gps::position),
             Self::Header(kind) => kind.rule(),
             Self::Compressed(kind) => kind.rule(),
         }
@@ -104,6 +110,14 @@ impl Finder {
 }
 
 impl Finder {
+    /// How far its check reads from the beginning of a match, in bytes; 0 if no further than the match and the character after it.
+    pub(crate) const fn reach_bytes(self) -> usize {
+        match self {
+            Self::Gps => gps::REACH_BYTES,
+            _ => 0,
+        }
+    }
+
     /// Where its hits may begin; `None` if its expression finds that as fast.
     pub(crate) const fn lead(self) -> Option<&'static Lead> {
         match self {
@@ -116,7 +130,7 @@ impl Finder {
             Self::Card => Some(&card::LEAD),
             Self::Iban => Some(&bank::IBAN_LEAD),
             Self::Bitcoin => Some(&bitcoin::LEAD),
-            Self::Header(_) | Self::Compressed(_) => None,
+            Self::Gps | Self::Header(_) | Self::Compressed(_) => None,
         }
     }
 }

@@ -233,7 +233,8 @@ static BOTH: LazyLock<Vec<Both>> = LazyLock::new(|| {
         let led = tried_everywhere(finder, encoding).led_by(finder.lead());
         Both { finder, encoding, everywhere: tried_everywhere(finder, encoding), led }
     };
-    Finder::ALL.into_iter().flat_map(|finder| encodings.map(|encoding| both(finder, encoding))).collect()
+    let texts = Finder::ALL.into_iter().filter(|finder| finder.is_text());
+    texts.flat_map(|finder| encodings.map(|encoding| both(finder, encoding))).collect()
 });
 
 proptest! {

@@ -29,7 +29,7 @@ pub struct OrderArgs {
     #[arg(long, value_name = "REGEX")]
     regex: Vec<String>,
 
-    /// A kind of data: email, url, domain, ipv4, ipv6, telephone, card, iban, bitcoin, or all of them
+    /// A kind of data: email, url, domain, ipv4, ipv6, telephone, card, iban, bitcoin, gps, or all of them
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     find: Vec<Kinds>,
 

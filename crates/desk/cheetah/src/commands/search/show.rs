@@ -55,7 +55,7 @@ pub fn inner_hit(inner: &InnerHit, search: &Search, ui: Ui) {
 fn print(offset: u64, inside: Option<String>, hit: &Hit, search: &Search, ui: Ui) {
     let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
     let (len, encoding) = (hit.len(), hit.encoding.name());
-    let (text, context) = (hit.text(), hit.context());
+    let (text, context) = (search.text(hit), search.context(hit));
     let path = inside.iter().fold(offset.to_string(), |path, inside| format!("{path}-{inside}"));
     let line = format!("{path}  {}  {encoding}  {context}", OneLine(&pattern));
     ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, text });
