@@ -219,8 +219,8 @@ impl Hits {
             length: hit.len(),
             pattern: pattern.to_owned(),
             encoding: hit.encoding.name(),
-            text: hit.text(),
-            context: hit.context(),
+            text: self.search.text(hit),
+            context: self.search.context(hit),
             inside,
         }
     }

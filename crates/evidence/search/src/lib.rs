@@ -43,7 +43,9 @@ mod text;
 mod wide;
 mod words;
 
-pub use blocks::{BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns};
+pub use blocks::{
+    BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns, NoKnownSet, SET_BYTES_MAX,
+};
 pub use encoding::{TextEncoding, UnknownEncoding};
 pub use features::{FeatureFiles, Histogram};
 pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};

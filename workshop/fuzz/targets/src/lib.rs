@@ -22,6 +22,7 @@ pub mod ewf;
 pub mod formats;
 pub mod gps;
 pub mod iscsi;
+pub mod known_set;
 pub mod logical_volumes;
 pub mod parity;
 pub mod partition_table;
@@ -71,7 +72,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 30] = [
+pub const TARGETS: [(&str, Target); 31] = [
     ("aff4", aff4::run),
     ("apple", apple::run),
     ("arrays", arrays::run),
@@ -86,6 +87,7 @@ pub const TARGETS: [(&str, Target); 30] = [
     ("formats", formats::run),
     ("gps", gps::run),
     ("iscsi", iscsi::run),
+    ("known_set", known_set::run),
     ("logical_volumes", logical_volumes::run),
     ("parity", parity::run),
     ("partition_table", partition_table::run),

@@ -1,13 +1,15 @@
 //! Known files, whose blocks are searched for, and what was found of them.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_device::path_text::path_to_text;
-use cheetah_error::{Error, Result};
-use cheetah_search::{BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, PatternKind, Search};
+use cheetah_error::{Error, Kind, Result};
+use cheetah_search::{
+    BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, PatternKind, SET_BYTES_MAX, Search,
+};
 
 /// The deepest folder within a folder of known files.
 const DEPTH_MAX: usize = 64;
@@ -44,13 +46,36 @@ pub fn read(paths: &[PathBuf]) -> Result<(KnownFiles, usize)> {
             }
         }
     }
-    let known = known.without_common_blocks();
-    if known.files().iter().all(|file| file.blocks == 0) {
-        return Err(Error::misuse(format!(
-            "the known files have no block of {BLOCK_BYTES} bytes that tells them from others: name larger files"
-        )));
+    Ok((told_apart(known.without_common_blocks())?, left_out))
+}
+
+/// Reads a set of known files.
+///
+/// # Errors
+///
+/// If it cannot be read; `Kind::Misuse` if it is none ([`NoKnownSet`](cheetah_search::NoKnownSet), which is the source of the error), or
+/// if no block tells its files from others.
+pub fn read_set(path: &Path) -> Result<KnownFiles> {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    // A pipe may have no end.
+    if !metadata.is_file() {
+        return Err(Error::misuse(format!("{} is no file: name a set of known files", path.display())));
     }
-    Ok((known, left_out))
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SET_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| unreadable(path, &error))?;
+    let known = KnownFiles::read_set(&bytes);
+    told_apart(known.map_err(|none| Error::caused(Kind::Misuse, none).within(path.display()))?)
+}
+
+/// The known files, if a block tells them from others.
+fn told_apart(known: KnownFiles) -> Result<KnownFiles> {
+    match known.files().iter().any(|file| file.blocks > 0) {
+        true => Ok(known),
+        false => Err(Error::misuse(format!(
+            "the known files have no block of {BLOCK_BYTES} bytes that tells them from others: name larger files"
+        ))),
+    }
 }
 
 /// What is in a folder, in the order of the names.
@@ -175,18 +200,40 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    use cheetah_error::Kind;
+    use cheetah_search::NoKnownSet;
 
     use super::*;
+
+    /// Blocks that no short pattern makes up.
+    fn content() -> Vec<u8> {
+        (0..2 * BLOCK_BYTES as u32).flat_map(|word| (word * word).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_set_is_read_and_files_of_another_kind_are_refused_with_the_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), content()).unwrap();
+        let (known, _) = read(&[at("file")]).unwrap();
+        known.write_set(File::create(at("set")).unwrap()).unwrap();
+        let again = read_set(&at("set")).unwrap();
+        assert_eq!((again.files(), again.keys()), (known.files(), known.keys()));
+        fs::write(at("cut"), &fs::read(at("set")).unwrap()[..100]).unwrap();
+        for (name, expected) in [("cut", Some(NoKnownSet::Damaged)), ("file", Some(NoKnownSet::Other)), (".", None)] {
+            let Err(error) = read_set(&at(name)) else { panic!("{name} was read") };
+            let none = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<NoKnownSet>());
+            assert_eq!((error.kind(), none.copied()), (Kind::Misuse, expected), "{name}");
+        }
+        KnownFiles::default().write_set(File::create(at("empty")).unwrap()).unwrap();
+        assert_eq!(read_set(&at("empty")).err().map(|error| error.kind()), Some(Kind::Misuse));
+    }
 
     #[test]
     fn a_link_in_a_folder_of_known_files_is_counted_and_a_named_file_without_content_of_its_own_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("known")).unwrap();
-        // Blocks that no short pattern makes up.
-        let content: Vec<u8> = (0..2 * BLOCK_BYTES as u32).flat_map(|word| (word * word).to_le_bytes()).collect();
-        fs::write(at("known/file"), &content).unwrap();
+        fs::write(at("known/file"), content()).unwrap();
         symlink(at("known/file"), at("known/link")).unwrap();
         let (known, left_out) = read(&[at("known")]).unwrap();
         assert_eq!((known.files().len(), left_out), (1, 1));

@@ -8,9 +8,9 @@ use cheetah_error::{Error, Result};
 use super::{BLOCK_BYTES, BlockKey, tells_nothing};
 
 /// The most blocks of all files together: 16 GiB of files, whose keys take about 400 MB.
-const BLOCKS_MAX: usize = 4 << 20;
+pub(super) const BLOCKS_MAX: usize = 4 << 20;
 /// A block that stands in more places than this tells none of the files.
-const PLACES_MAX: usize = 16;
+pub(super) const PLACES_MAX: usize = 16;
 
 /// A known file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,11 @@ pub(super) struct Place {
 /// Known files.
 #[derive(Default)]
 pub struct KnownFiles {
-    files: Vec<KnownFile>,
-    places: HashMap<BlockKey, Vec<Place>>,
-    blocks: usize,
+    pub(super) files: Vec<KnownFile>,
+    /// The places of each block in the files.
+    pub(super) places: HashMap<BlockKey, Vec<Place>>,
+    /// The number of places.
+    pub(super) blocks: usize,
 }
 
 impl KnownFiles {

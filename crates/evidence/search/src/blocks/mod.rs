@@ -6,6 +6,7 @@
 
 mod known;
 mod runs;
+mod set;
 mod table;
 
 use std::collections::HashSet;
@@ -18,6 +19,7 @@ use crate::found::Found;
 
 pub use known::{KnownFile, KnownFiles};
 pub use runs::{KnownFound, KnownRun, KnownRuns};
+pub use set::{NoKnownSet, SET_BYTES_MAX};
 
 /// The bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;

@@ -5,6 +5,7 @@ mod folder;
 mod hit_files;
 mod options;
 mod report;
+mod sets;
 mod show;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use cheetah_device::DynDevice;
 use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Row, Search};
 use cheetah_source::search::inside::{Counts, Streams};
-use cheetah_source::search::known::{self, Known};
+use cheetah_source::search::known::Known;
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 
@@ -41,7 +42,7 @@ searches what gzip files, ZIP archives (documents of office programs, too) and P
 structure: jpeg, png, gif, pdf, zip, 7z, gzip, sqlite, mp4, riff, evtx and registry.
 
 --known finds what is left of known files, deleted and overwritten in part, by their blocks of 4 KiB at every sector: \
-runs of at least two blocks, in known-runs.csv, and how much of each file was found, in known-files.csv.
+runs of at least two blocks, in known-runs.csv, and how much of each file was found, in known-files.csv. --save-known stores what the search takes of these files as a set, and --blocks searches for the files of a set.
 
 Words are searched in each encoding. A regular expression is searched in the bytes as they are, and in the UTF-16 among the \
 encodings if it has ASCII characters only and no assertions such as \\b. Its matches must have a greatest length: {1,64} in \
@@ -65,7 +66,9 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
   cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
   cheetah search disk.raw words.txt --inside all --out hits
-  cheetah search case42.drive --known pictures/ --at-nodes --out known42"
+  cheetah search case42.drive --known pictures/ --at-nodes --out known42
+  cheetah search disk.raw --known pictures/ --save-known pictures.blocks --out known
+  cheetah search case43.drive --blocks pictures.blocks --out known43"
 )]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
@@ -88,6 +91,14 @@ pub struct Args {
     #[arg(long, value_name = "PATH", requires = "out")]
     known: Vec<PathBuf>,
 
+    /// New file for the set of these known files, which --blocks reads
+    #[arg(long, value_name = "SET", requires = "known")]
+    save_known: Option<PathBuf>,
+
+    /// Set of known files that --save-known wrote, whose blocks are searched for in place of those of --known
+    #[arg(long, value_name = "SET", requires = "out", conflicts_with = "known")]
+    blocks: Option<PathBuf>,
+
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
     at_nodes: bool,
@@ -107,7 +118,7 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
-    let known = read_known(&args.known, ui).await?;
+    let known = sets::read(&args, ui).await?;
     let order = Order {
         blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
         ..args.order.read(known.is_some())?
@@ -130,22 +141,6 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     };
     let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
     searched.and(opened.close().await.map_err(Failure::from))
-}
-
-/// Reads the known files, if there are any. Warns of those that are left out.
-async fn read_known(paths: &[PathBuf], ui: Ui) -> Result<Option<Arc<KnownFiles>>> {
-    if paths.is_empty() {
-        return Ok(None);
-    }
-    let paths = paths.to_vec();
-    let reading = tokio::task::spawn_blocking(move || known::read(&paths));
-    let (known, left_out) = reading.await.context("cannot read the known files")??;
-    if left_out > 0 {
-        ui.warn(format_args!(
-            "of the known files, {left_out} links or special files are left out: links are not followed"
-        ));
-    }
-    Ok(Some(Arc::new(known)))
 }
 
 /// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.

@@ -1,0 +1,79 @@
+//! Known files, and sets of them.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cheetah_kit::rename_new;
+use cheetah_search::KnownFiles;
+use cheetah_source::search::known;
+
+use super::Args;
+use crate::commands::options::must_not_exist;
+use crate::failure::{Context as _, Failure, Result};
+use crate::ui::Ui;
+
+/// Reads the known files, or the set of them, if there are any, and stores them as a set if that is asked for. Warns of those that are
+/// left out.
+pub async fn read(args: &Args, ui: Ui) -> Result<Option<Arc<KnownFiles>>> {
+    if let Some(set) = args.blocks.clone() {
+        let reading = tokio::task::spawn_blocking(move || known::read_set(&set));
+        return Ok(Some(Arc::new(reading.await.context("cannot read the set of known files")??)));
+    }
+    if args.known.is_empty() {
+        return Ok(None);
+    }
+    if let Some(set) = &args.save_known {
+        check(set, &args.known)?;
+    }
+    let paths = args.known.clone();
+    let reading = tokio::task::spawn_blocking(move || known::read(&paths));
+    let (known, left_out) = reading.await.context("cannot read the known files")??;
+    if left_out > 0 {
+        ui.warn(format_args!(
+            "of the known files, {left_out} links or special files are left out: links are not followed"
+        ));
+    }
+    let known = Arc::new(known);
+    if let Some(set) = args.save_known.clone() {
+        let (writing, known) = (format!("cannot write {}", set.display()), known.clone());
+        let written = tokio::task::spawn_blocking(move || write(&known, &set));
+        written.await.context(&writing)?.context(&writing)?;
+    }
+    Ok(Some(known))
+}
+
+/// Refuses a set that exists, or that would be one of the known files the next time.
+fn check(set: &Path, known: &[PathBuf]) -> Result<()> {
+    must_not_exist(set, "name a new file for the set of known files")?;
+    let folder = fs::canonicalize(folder_of(set)).context(format_args!("cannot write {}", set.display()))?;
+    for path in known {
+        // One that cannot be found is an error when it is read.
+        if fs::canonicalize(path).is_ok_and(|known| folder.starts_with(known)) {
+            let (set, path) = (set.display(), path.display());
+            return Err(Failure::misused(format!(
+                "{set} would be in {path}, a folder of known files: name another place"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a set that only its owner can read, whole or not at all: the names of known files are data of a case.
+fn write(known: &KnownFiles, set: &Path) -> io::Result<()> {
+    let folder = folder_of(set);
+    // Temporary files have mode 0600, and are removed unless they are published.
+    let mut partial = tempfile::Builder::new().prefix(".cheetah-blocks-").tempfile_in(folder)?;
+    known.write_set(BufWriter::new(partial.as_file_mut()))?;
+    partial.as_file().sync_all()?;
+    let partial = partial.into_temp_path();
+    rename_new(&partial, set)?;
+    // It has another name now, so there is nothing to remove.
+    let _ = partial.keep();
+    File::open(folder)?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
