@@ -33,6 +33,7 @@ mod foreign;
 mod grow;
 mod help;
 mod killed_nodes;
+mod known_sets;
 mod lazy;
 mod leftovers;
 mod lend;
