@@ -1,7 +1,8 @@
 """Hash lists: known files to set aside, and wanted files.
 
 A list is searched as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: opening tens of
-millions takes one pass, and a look-up a few page faults. `hashtext` converts text lists once, into a cache.
+millions takes one pass, and a look-up a few page faults. Other lists are converted once, into a cache: `hashtext`
+parses text, `databases` those of the NSRL, and `encase` sets of EnCase.
 `docs/reference/hash-lists.md` describes the formats.
 """
 
@@ -17,7 +18,8 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
-from cheetah.triage.search import hashtext, list_text
+from cheetah.triage.search import databases, encase, hashtext, list_text
+from cheetah.triage.search.fault import Kind, ListFault
 
 ALGORITHMS = {16: "md5", 20: "sha1", 32: "sha256"}
 # The bytes that decide between text and records.
@@ -31,7 +33,8 @@ _DIGEST_PIECE_BYTES = 1 << 20
 _READING_PART = 0.8
 _VERSION = 2
 
-Progress = collections.abc.Callable[[int, int], None]
+Progress = hashtext.Progress
+Read = collections.abc.Callable[[str, Progress], collections.abc.Iterator[hashtext.Hashes]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +65,8 @@ class HashList:
 def open_lists(
     paths: collections.abc.Iterable[str], progress: Progress | None = None, cache: str | None = None
 ) -> list[HashList]:
-    """Opens lists, converting text lists that are not in the cache. Raises ValueError that names the file and line at
-    fault. `progress` receives bytes done and total bytes, one list after the other."""
+    """Opens lists, converting those that need it and are not in the cache. Raises ListFault that names the file and
+    line at fault. `progress` receives bytes done and total bytes, one list after the other."""
     return [_open(path, progress or (lambda done, total: None), cache or cache_dir()) for path in paths]
 
 
@@ -82,6 +85,7 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
     """Opens a cached list if its file is unchanged (same path, size and modification time) and its records are intact:
     a truncated list would silently know fewer files."""
     status = os.stat(path)
+    read = _form(path)
     key = f"{_VERSION}\0{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
     stem = os.path.join(cache, hashlib.sha256(os.fsencode(key)).hexdigest()[:32])
     try:
@@ -93,11 +97,9 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     _make_private(cache)
-    with open(path, "rb") as file:
-        is_text = _is_text(file.read(_LOOK_BYTES))
-    if is_text:
+    if read:
         records = stem + ".records"
-        algorithm, count = _convert(path, records, progress)
+        algorithm, count = _convert(path, records, read, progress)
         _maps.pop(records, None)
     else:
         records = path
@@ -106,12 +108,26 @@ def _open(path: str, progress: Progress, cache: str) -> HashList:
         "path": os.path.realpath(path),
         "algorithm": algorithm,
         "count": count,
-        "converted": is_text,
+        "converted": read is not None,
         "digest": _digest(records, lambda done, total: None),
     }
     # Written last, so that it never names missing records.
     _write(stem + ".json", json.dumps(entry).encode())
     return HashList(os.path.basename(path), algorithm, records, count)
+
+
+def _form(path: str) -> Read | None:
+    """Returns what reads the hashes of a list; None if it is used as it is, as records. Raises ListFault if hashes of a
+    database could be missing."""
+    with open(path, "rb") as file:
+        start = file.read(_LOOK_BYTES)
+    if start.startswith(databases.START):
+        # Also if its records are in the cache: its own size and time say nothing of what lies beside it.
+        databases.check_alone(path)
+        return databases.read
+    if encase.is_set(path, start):
+        return encase.read
+    return hashtext.read if _is_text(start) else None
 
 
 def _make_private(cache: str) -> None:
@@ -181,14 +197,18 @@ def _checked(path: str, size: int, progress: Progress) -> tuple[str, int]:
         # Every second record of a sorted list is sorted as well; halves of records are not.
         fitting.remove(32)
     if len(fitting) > 1:
-        raise ValueError(
-            f"{path}: it is not clear whether these are {' or '.join(ALGORITHMS[one] for one in fitting)} "
-            "records. Give such a short list as text, one hash a line."
+        raise ListFault(
+            Kind.UNCLEAR,
+            path,
+            f"it is not clear whether these are {' or '.join(ALGORITHMS[one] for one in fitting)} "
+            "records. Give such a short list as text, one hash a line.",
         )
     if not fitting or not _sorted(path, size, fitting[0], size, progress):
-        raise ValueError(
-            f"{path}: this is no text, and no sorted file of records of 16, 20 or 32 bytes either. Sort it, or "
-            "give the hashes as text, one a line."
+        raise ListFault(
+            Kind.UNSORTED,
+            path,
+            "this is no text, and no sorted file of records of 16, 20 or 32 bytes either. Sort it, or "
+            "give the hashes as text, one a line.",
         )
     return ALGORITHMS[fitting[0]], size // fitting[0]
 
@@ -211,9 +231,9 @@ def _sorted(path: str, size: int, width: int, upto: int, progress: Progress) -> 
     return True
 
 
-def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
-    """Converts text into sorted, unique records. Hashes are divided among 256 files by their first byte, and each file
-    is sorted, so that only a 256th of the list is in memory at a time."""
+def _convert(path: str, records: str, read: Read, progress: Progress) -> tuple[str, int]:
+    """Converts a list into sorted, unique records. Hashes are divided among 256 files by their first byte, and each
+    file is sorted, so that only a 256th of the list is in memory at a time."""
 
     def reading(done: int, total: int) -> None:
         progress(int(done * _READING_PART), total)
@@ -224,11 +244,11 @@ def _convert(path: str, records: str, progress: Progress) -> tuple[str, int]:
 
     with tempfile.TemporaryDirectory(dir=os.path.dirname(records)) as scratch:
         spread: _Spread | None = None
-        for hashes in hashtext.read(path, reading):
+        for hashes in read(path, reading):
             spread = spread or _Spread(scratch, hashes.shape[1])
             spread.add(hashes)
         if spread is None:
-            raise ValueError(f"{path}: there is no hash in this list.")
+            raise ListFault(Kind.EMPTY, path, "there is no hash in this list.")
         whole = os.path.join(scratch, "records")
         count = spread.sort_into(whole, sorting)
         _replace(whole, records)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cheetah.triage.search import list_text
+from cheetah.triage.search.fault import Kind, ListFault
 
 Hashes = npt.NDArray[np.uint8]
 Progress = collections.abc.Callable[[int, int], None]
@@ -33,10 +34,12 @@ _NIBBLES[ord("A") : ord("F") + 1] = np.arange(10, 16)
 _TAGGED = re.compile(rb"(?:MD5|SHA1|SHA256) \(.*\) ?= ?([0-9a-fA-F]+)\s*$")
 _ODD = re.compile(rb"\s*\\?([0-9a-fA-F]{32,64})(?=[\s,;:*|]|$)")
 _BLANK = re.compile(rb"\s*(?:[#;%].*)?$", re.DOTALL)
+# The first lines of an index of hfind, which give its type and name.
+_INDEX_HEAD = re.compile(rb"0{40}[01]\|")
 
 
 def read(path: str, progress: Progress) -> collections.abc.Iterator[Hashes]:
-    """Yields the hashes of a list in blocks, a row of 16, 20 or 32 bytes each, all of one length. Raises ValueError
+    """Yields the hashes of a list in blocks, a row of 16, 20 or 32 bytes each, all of one length. Raises ListFault
     that names the file and line at fault."""
     table = _table(path)
     if table is None:
@@ -79,9 +82,8 @@ def _lines(path: str, progress: Progress, skip: int, digits: int | None) -> coll
             end = chunk.rfind(b"\n") + 1 if piece else len(chunk)
             chunk, rest = chunk[:end], chunk[end:]
             if len(rest) > _LINE_BYTES_MAX:
-                raise ValueError(
-                    f"{path}, line {number + chunk.count(10) + 1}: this line has more than {_LINE_BYTES_MAX} bytes."
-                )
+                sentence = f"this line has more than {_LINE_BYTES_MAX} bytes."
+                raise ListFault(Kind.LONG_LINE, path, sentence, number + chunk.count(10) + 1)
             if chunk:
                 hashes, lines, digits = _chunk(path, chunk, number, digits)
                 number += lines
@@ -140,20 +142,17 @@ def _first_digits(path: str, chunk: bytes, number: int) -> int | None:
 def _odd(path: str, line: bytes, number: int, digits: int | None) -> bytes | None:
     """Returns the digits of the hash in an unusual line, or None for a line without one."""
     line = line.removeprefix(b"\xef\xbb\xbf")
-    if _BLANK.match(line):
+    if _BLANK.match(line) or _INDEX_HEAD.match(line):
         return None
     match = _TAGGED.match(line) or _ODD.match(line.replace(b'"', b" "))
     found = match.group(1) if match else b""
     if len(found) not in _DIGITS:
         shown = line[:80].decode("utf-8", "replace")
-        raise ValueError(
-            f"{path}, line {number}: “{shown}” does not begin with an MD5, SHA-1 or SHA-256 in hexadecimal digits."
-        )
+        sentence = f"“{shown}” does not begin with an MD5, SHA-1 or SHA-256 in hexadecimal digits."
+        raise ListFault(Kind.NO_HASH, path, sentence, number)
     if digits is not None and len(found) != digits:
-        raise ValueError(
-            f"{path}, line {number}: a hash of {len(found)} digits in a list of hashes of {digits} digits. Make it "
-            "two lists."
-        )
+        sentence = f"a hash of {len(found)} digits in a list of hashes of {digits} digits. Make it two lists."
+        raise ListFault(Kind.OTHER_LENGTH, path, sentence, number)
     return found
 
 
@@ -169,30 +168,41 @@ def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) ->
                 done += len(line)
                 yield line
 
-        kept: list[str] = []
+        kept: list[tuple[int, str]] = []
         reader = csv.reader(counted())
         for row in reader:
             if not row or row[0].startswith("#"):
                 continue
             found = row[column].strip() if column < len(row) else ""
             if len(found) != digits:
-                raise ValueError(
-                    f"{path}, line {reader.line_num + skip}: column {column + 1} should be a hash of {digits} digits."
-                )
-            kept.append(found)
+                kind = Kind.OTHER_LENGTH if len(found) in _DIGITS else Kind.NO_HASH
+                sentence = f"column {column + 1} should be a hash of {digits} digits."
+                raise ListFault(kind, path, sentence, reader.line_num + skip)
+            kept.append((reader.line_num + skip, found))
             if len(kept) == _CSV_ROWS:
-                yield _of_hex(path, kept)
+                yield _of_hex(path, kept, digits)
                 kept = []
                 progress(done, total)
         if kept:
-            yield _of_hex(path, kept)
+            yield _of_hex(path, kept, digits)
         progress(total, total)
 
 
-def _of_hex(path: str, kept: list[str]) -> Hashes:
-    try:
-        content = bytes.fromhex("".join(kept))
-    except ValueError:
-        wrong = next(one for one in kept if not re.fullmatch("[0-9a-fA-F]+", one))
-        raise ValueError(f"{path}: “{wrong}” is no hash in hexadecimal digits.") from None
-    return np.frombuffer(content, dtype=np.uint8).reshape(-1, len(kept[0]) // 2)
+def _of_hex(path: str, kept: list[tuple[int, str]], digits: int) -> Hashes:
+    """Returns the hashes of lines, each with its number."""
+    # Other characters are no digits, and stay one byte each.
+    text = "".join(found for _, found in kept).encode("latin-1", "replace")
+    hashes, wrong = of_digits(text, digits)
+    if wrong is not None:
+        number, found = kept[wrong]
+        raise ListFault(Kind.NO_HASH, path, f"“{found}” is no hash in hexadecimal digits.", number)
+    return hashes
+
+
+def of_digits(text: bytes, digits: int) -> tuple[Hashes, int | None]:
+    """Returns the hashes of this many hexadecimal digits each that follow each other in `text`, and the place of the
+    first that has another character, or None."""
+    nibbles = _NIBBLES[np.frombuffer(text, dtype=np.uint8).reshape(-1, digits)]
+    good = (nibbles < 16).all(axis=1)
+    wrong = None if good.all() else int(np.argmin(good))
+    return nibbles[:, 0::2] << 4 | nibbles[:, 1::2], wrong

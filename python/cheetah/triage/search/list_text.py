@@ -10,6 +10,8 @@ import io
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
+from cheetah.triage.search.fault import Kind, ListFault
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -64,7 +66,8 @@ class _Plain(io.RawIOBase):
             try:
                 piece = self._decoder.decode(piece, final=self._ended).encode("utf-8")
             except UnicodeError as error:
-                raise ValueError(f"{self._path}: its byte order mark is wrong: {error}. Save it as UTF-8.") from error
+                sentence = f"its byte order mark is wrong: {error}. Save it as UTF-8."
+                raise ListFault(Kind.ENCODING, self._path, sentence) from error
         piece = self._begun + piece
         begun = None if self._ended else _BEGUN.search(piece)
         end = begun.start() if begun else len(piece)
