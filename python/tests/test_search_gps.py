@@ -18,7 +18,9 @@ PLACES = (
 )
 
 
-def _picture(latitude: tuple[str, tuple[float, ...]], longitude: tuple[str, tuple[float, ...]], altitude: tuple[int, float]) -> bytes:
+def _picture(
+    latitude: tuple[str, tuple[float, ...]], longitude: tuple[str, tuple[float, ...]], altitude: tuple[int, float]
+) -> bytes:
     exif = Image.Exif()
     gps = exif.get_ifd(GPS_DIRECTORY)
     gps.update(

@@ -30,6 +30,7 @@ A package imports only from those that stand below it here.
     search/          what to look for
         scan, name_search               keywords and YARA rules; keywords in names
         hashset, hashtext, list_text    hash lists; the encodings and line ends of lists
+        databases, encase, fault        the NSRL's databases, sets of EnCase; why a list cannot be used
     filesystem/      volumes, opening, free blocks (allocation), NTFS records (mft_record, mft_file_name)
         exfat, times, ext_inodes, distrust    what The Sleuth Kit reads wrongly: corrected, or marked as not trusted
     reading/         the source

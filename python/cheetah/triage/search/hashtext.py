@@ -205,4 +205,4 @@ def of_digits(text: bytes, digits: int) -> tuple[Hashes, int | None]:
     nibbles = _NIBBLES[np.frombuffer(text, dtype=np.uint8).reshape(-1, digits)]
     good = (nibbles < 16).all(axis=1)
     wrong = None if good.all() else int(np.argmin(good))
-    return nibbles[:, 0::2] << 4 | nibbles[:, 1::2], wrong
+    return (nibbles[:, 0::2] << 4 | nibbles[:, 1::2]).astype(np.uint8, copy=False), wrong
