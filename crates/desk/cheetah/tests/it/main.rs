@@ -48,6 +48,7 @@ mod object_store;
 mod other_machines;
 mod panics;
 mod parts;
+mod positions;
 mod private_files;
 mod probe;
 mod proof;

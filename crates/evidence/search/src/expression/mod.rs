@@ -22,7 +22,8 @@ const CACHE_BYTES_MAX: usize = 4 << 20;
 /// The depth of nested groups.
 const DEPTH_MAX: u32 = 100;
 
-/// Decides about a match of a finder's expression: returns the length of the part of `text` that is a hit, in characters.
+/// Decides about a match of a finder's expression: returns the length of the hit, in characters. It is a part of `text`, or of `reach` if
+/// that is longer.
 pub type Check = fn(&Candidate<'_>) -> Option<usize>;
 
 /// A match of a finder's expression, in ASCII.
