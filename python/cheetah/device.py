@@ -182,6 +182,7 @@ class Device(io.RawIOBase):
         kinds: Iterable[str] = (),
         inside: Iterable[str] = (),
         known: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        blocks: str | os.PathLike[str] | None = None,
         encodings: Iterable[str] = ("utf-8", "utf-16le"),
         ignore_case: bool = False,
         context_bytes: int = 32,
@@ -193,7 +194,8 @@ class Device(io.RawIOBase):
         `words` is a file with a word in each line, or the words. `regexes` are regular expressions over bytes, `kinds` well-known
         kinds of data, such as "email". `context_bytes` is the number of bytes before and after each hit in its `context`.
         `inside` names kinds of compressed data whose content is searched as well, once the source is: "gzip", "zip" and "pdf". `known`
-        are known files, or folders of them, whose blocks are searched for: `Hits.known` says what was found of them.
+        are known files, or folders of them, whose blocks are searched for: `Hits.known` says what was found of them. `blocks` is
+        a set of known files that `cheetah search` stored, and takes the place of `known`.
         With `at_nodes`, the nodes of a drive that lend their processor search what they hold. `workers` parts are searched at once
         by this process: by default as many as it has processors.
 
@@ -203,12 +205,16 @@ class Device(io.RawIOBase):
         self._must_be_open()
         if at_nodes and self.unlocked is not None:
             raise ValueError("nodes hold what is on the disk, and cannot search opened volumes: leave out at_nodes")
+        known = paths_of(known)
+        if blocks is not None and known:
+            raise ValueError("blocks and known: known files are given once; leave one out")
         wanted = Wanted(
             words=listed(words),
             regexes=list(regexes),
             kinds=list(kinds),
             inside=list(inside),
-            known=paths_of(known),
+            known=known,
+            blocks=None if blocks is None else os.fspath(blocks),
             encodings=list(encodings),
             ignore_case=ignore_case,
             context_bytes=context_bytes,

@@ -120,6 +120,7 @@ class Wanted:
     kinds: list[str]
     inside: list[str]
     known: list[str]
+    blocks: str | None
     encodings: list[str]
     ignore_case: bool
     context_bytes: int

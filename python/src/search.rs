@@ -27,6 +27,7 @@ pub struct Wanted {
     kinds: Vec<String>,
     inside: Vec<String>,
     known: Vec<PathBuf>,
+    blocks: Option<PathBuf>,
     encodings: Vec<String>,
     ignore_case: bool,
     context_bytes: usize,
@@ -57,12 +58,16 @@ pub fn read_words(list: &[u8]) -> PyResult<Vec<String>> {
     cheetah_search::read_words(list).map_err(|error| failure::of(&error))
 }
 
-/// Reads the known files, if there are any. Also returns how many are left out.
-async fn read_known(paths: Vec<PathBuf>) -> Result<(Option<Arc<KnownFiles>>, usize)> {
-    if paths.is_empty() {
+/// Reads the known files, or the set of them, if there are any. Also returns how many are left out.
+async fn read_known(paths: Vec<PathBuf>, set: Option<PathBuf>) -> Result<(Option<Arc<KnownFiles>>, usize)> {
+    if paths.is_empty() && set.is_none() {
         return Ok((None, 0));
     }
-    let read = tokio::task::spawn_blocking(move || known::read(&paths)).await;
+    let read = tokio::task::spawn_blocking(move || match set {
+        Some(set) => known::read_set(&set).map(|files| (files, 0)),
+        None => known::read(&paths),
+    });
+    let read = read.await;
     let (files, left_out) = read.map_err(|error| Error::failed(format!("reading the known files: {error}")))??;
     Ok((Some(Arc::new(files)), left_out))
 }
@@ -157,7 +162,7 @@ impl Hits {
         mut wanted: Wanted,
         (at_nodes, workers): (bool, Option<usize>),
     ) -> Result<Self> {
-        let (known, known_left_out) = read_known(std::mem::take(&mut wanted.known)).await?;
+        let (known, known_left_out) = read_known(std::mem::take(&mut wanted.known), wanted.blocks.take()).await?;
         let is_inside = !wanted.inside.is_empty();
         let order = wanted.order(known.as_deref())?;
         let compiling = order.clone();

@@ -144,6 +144,25 @@ def test_what_is_left_of_known_files_is_found_with_their_shares(image: Path, tmp
             device.search(known=folder)
 
 
+def test_a_stored_set_takes_the_place_of_known_files(image: Path, tmp_path: Path, binary: str) -> None:
+    block = 4096
+    content = random.Random(7).randbytes(10 * block)
+    (tmp_path / "a.jpg").write_bytes(content)
+    with image.open("r+b") as file:
+        file.seek(2 << 20)
+        file.write(content[3 * block : 8 * block])
+    stored = tmp_path / "a.blocks"
+    run(binary, "search", image, "--known", tmp_path / "a.jpg", "--save-known", stored, "--out", tmp_path / "found")
+    with cheetah.open(image) as device:
+        of_files, of_set = (device.search(known=tmp_path / "a.jpg"), device.search(blocks=stored))
+        assert list(of_files) == list(of_set) == []
+        assert of_set.known == of_files.known and of_set.known is not None and len(of_set.known.runs) == 1
+        with pytest.raises(ValueError, match="leave one out"):
+            device.search(known=[tmp_path / "a.jpg"], blocks=stored)
+        with pytest.raises(cheetah.Error):
+            device.search(blocks=tmp_path / "a.jpg")
+
+
 def test_what_cannot_be_searched_is_an_error_with_the_reason(image: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_bytes(b"less than a block")
     with cheetah.open(image) as device:
