@@ -175,10 +175,11 @@ impl<'a> Rest<'a> {
         if !(1..=PLACES_MAX).contains(&usize::from(count)) {
             return Err(NoKnownSet::Malformed);
         }
-        let mut places = Vec::with_capacity(usize::from(count));
+        let mut places: Vec<Place> = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
             let [file, block] = self.numbers()?;
-            if file >= files {
+            let follows = places.last().is_none_or(|last| (last.file, last.block) < (file, block));
+            if file >= files || !follows {
                 return Err(NoKnownSet::Malformed);
             }
             places.push(Place { file, block });
@@ -318,6 +319,8 @@ mod tests {
         assert_eq!(with(keys_at + 24, &[0]), NoKnownSet::Malformed);
         assert_eq!(with(keys_at + 24, &[17]), NoKnownSet::Malformed);
         assert_eq!(with(keys_at + 25, &[3]), NoKnownSet::Malformed);
+        // The same place twice.
+        assert_eq!(with(keys_at + 33, &bytes[keys_at + 25..keys_at + 33]), NoKnownSet::Malformed);
         let mut longer = bytes.clone();
         longer.push(0);
         assert_eq!(refusal(&summed(longer)), NoKnownSet::Malformed);
