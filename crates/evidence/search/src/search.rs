@@ -182,8 +182,8 @@ impl Search {
         self.position(hit).map_or_else(|| hit.context(), around)
     }
 
-    /// The position that a hit has, if it is one.
-    fn position(&self, hit: &Hit) -> Option<String> {
+    /// The position that a hit has, as text, if it is one.
+    pub fn position(&self, hit: &Hit) -> Option<String> {
         let pattern = self.patterns.get(hit.pattern)?;
         let is_position = pattern.kind == PatternKind::Finder && pattern.name == Finder::Gps.name();
         is_position.then(|| gps::shown(&hit.bytes))?

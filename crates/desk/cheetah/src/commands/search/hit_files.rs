@@ -51,7 +51,7 @@ impl HitFiles {
         self.csv.push(&cells)?;
         self.parquet.push(&cells)?;
         self.features.push(row, search)?;
-        self.samples.push(row);
+        self.samples.push(row, search);
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Known files, and sets of them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cheetah_kit::file::sync_folder;
 use cheetah_kit::rename_new;
 use cheetah_search::KnownFiles;
 use cheetah_source::search::known;
@@ -71,7 +72,7 @@ fn write(known: &KnownFiles, set: &Path) -> io::Result<()> {
     rename_new(&partial, set)?;
     // It has another name now, so there is nothing to remove.
     let _ = partial.keep();
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 fn folder_of(path: &Path) -> &Path {

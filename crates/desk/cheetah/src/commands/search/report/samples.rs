@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cheetah_search::{Hit, Row};
+use cheetah_search::{Hit, Row, Search};
 
 /// Hits of a pattern that the report shows.
 const SAMPLES_OF_PATTERN_MAX: usize = 10;
@@ -44,17 +44,19 @@ impl Samples {
     }
 
     /// Keeps a hit, if there is room.
-    pub fn push(&mut self, row: &Row<'_>) {
+    pub fn push(&mut self, row: &Row<'_>, search: &Search) {
         if self.taken >= SAMPLES_MAX || self.of(row.hit.pattern).len() >= SAMPLES_OF_PATTERN_MAX {
             return;
         }
         let short = shortened(row.hit);
+        let position = search.position(row.hit);
+        let is_cut = position.is_none() && short.room_bytes() < row.hit.room_bytes();
         self.by_pattern.entry(row.hit.pattern).or_default().push(Sample {
             place: row.inside.map_or_else(|| row.offset.to_string(), |inside| format!("{}-{inside}", row.offset)),
             len: row.hit.len(),
             encoding: row.hit.encoding.name(),
-            context: short.context(),
-            is_cut: short.room_bytes() < row.hit.room_bytes(),
+            context: position.unwrap_or_else(|| short.context()),
+            is_cut,
             node: row.node.map(|node| node.name.clone()),
         });
         self.taken += 1;

@@ -61,7 +61,7 @@ fn made() -> Made {
         after: b"</td></table>".to_vec(),
     };
     let node = SearchNode { name: HOSTILE.into(), instance: "0011".into() };
-    (0..100).for_each(|_| samples.push(&Row::new(&hit, Some(&node))));
+    (0..100).for_each(|_| samples.push(&Row::new(&hit, Some(&node)), &search()));
     let top = vec![(HOSTILE.to_owned(), u64::MAX), ("rare".to_owned(), 1)];
     Made { histograms: vec![Histogram { recorder: "find", top, different: 2, uncounted: 7 }], samples }
 }
@@ -110,8 +110,8 @@ fn of_a_long_hit_its_beginning_and_what_is_near_it_is_shown() {
     let mut samples = Samples::default();
     let (before, after) = ([vec![b'x'; 4096], b"near".to_vec()].concat(), vec![b'y'; 4096]);
     let hit = Hit { offset: 0, pattern: 0, encoding: "utf-8".parse().unwrap(), bytes: b"hit".to_vec(), before, after };
-    samples.push(&Row::new(&hit, None));
-    samples.push(&Row::new(&Hit { bytes: b"long".repeat(100), ..hit }, None));
+    samples.push(&Row::new(&hit, None), &search());
+    samples.push(&Row::new(&Hit { bytes: b"long".repeat(100), ..hit }, None), &search());
     let [short, long] = samples.of(0) else { panic!("two samples") };
     assert!(short.is_cut && short.context.contains("nearhityyy") && short.context.len() == 128 + 3 + 128);
     assert!(long.is_cut && long.context.contains("nearlonglong") && !long.context.contains('y'));
