@@ -124,3 +124,14 @@ fn an_upload_begins_only_where_its_record_has_room() {
     run(command).says(1, &["nothing was written: free some space"]);
     assert!(small.names().is_empty(), "{:?}", small.names());
 }
+
+#[test]
+fn a_set_of_known_files_that_does_not_fit_is_not_there_and_nothing_is_searched() {
+    let desk = Desk::new();
+    let Some(small) = Small::mount(&desk, "4k") else { return };
+    // The keys of its blocks take twice the space.
+    let known = desk.file("known.bin", &noise(MIB, 61));
+    let args = ["search", &known, "--known", &known, "--save-known", &small.at("a.blocks"), "--out", &desk.arg("out")];
+    cheetah(&args).ended_with(1);
+    assert!(small.names().is_empty() && !desk.at("out").exists());
+}
