@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import pickle
 import sqlite3
 from pathlib import Path
 
@@ -195,3 +196,6 @@ def test_a_text_list_is_refused_with_its_kind_and_line(tmp_path: Path, text: str
     path.write_text(text)
     fault = refused(path)
     assert (fault.kind, fault.line) == (kind, line)
+    # As a worker sends it.
+    again = pickle.loads(pickle.dumps(fault))
+    assert (again.kind, again.path, again.line, str(again)) == (kind, str(path), line, str(fault))

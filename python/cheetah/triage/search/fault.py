@@ -43,3 +43,9 @@ class ListFault(ValueError):
         self.kind = kind
         self.path = path
         self.line = line
+        self._sentence = sentence
+        self._unit = unit
+
+    def __reduce__(self) -> tuple[type["ListFault"], tuple[Kind, str, str, int | None, str]]:
+        """Workers send it to the hub."""
+        return ListFault, (self.kind, self.path, self._sentence, self.line, self._unit)
