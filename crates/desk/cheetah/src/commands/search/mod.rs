@@ -42,7 +42,8 @@ searches what gzip files, ZIP archives (documents of office programs, too) and P
 structure: jpeg, png, gif, pdf, zip, 7z, gzip, sqlite, mp4, riff, evtx and registry.
 
 --known finds what is left of known files, deleted and overwritten in part, by their blocks of 4 KiB at every sector: \
-runs of at least two blocks, in known-runs.csv, and how much of each file was found, in known-files.csv. --save-known stores what the search takes of these files as a set, and --blocks searches for the files of a set.
+runs of at least two blocks, in known-runs.csv, and how much of each file was found, in known-files.csv. --save-known stores \
+what the search takes of these files as a set, and --blocks searches for the files of a set.
 
 Words are searched in each encoding. A regular expression is searched in the bytes as they are, and in the UTF-16 among the \
 encodings if it has ASCII characters only and no assertions such as \\b. Its matches must have a greatest length: {1,64} in \
