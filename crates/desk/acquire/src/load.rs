@@ -9,7 +9,7 @@ use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{CopyProgress, DriveFile, Image, Teller};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{Hashes, Hashing};
-use cheetah_image::{BadRange, Kind, Source};
+use cheetah_image::{BadRange, Kind, Source, Watching};
 
 use crate::engine::{Damage, SourceFiles, too_many, unacquirable, watch};
 use crate::order::{ErrorsMax, Opener};
@@ -25,6 +25,8 @@ pub struct LoadRequest {
     pub retries: u32,
     /// Opens the source again, to tell a bad sector from a disk that is gone.
     pub reopen: Opener,
+    /// The disks that the source lies on, if it is the content of a volume. They are watched for changes, as the source is.
+    pub disks: Vec<Source>,
 }
 
 /// A loaded image.
@@ -65,12 +67,15 @@ pub async fn load(
 ) -> Result<Loaded> {
     let size = source.identity.size;
     let loader = Loader::begin(file.clone(), size, &request.drive).await?;
-    let watching = watch(source).await;
+    let mut watching = vec![watch(source).await];
+    for disk in &request.disks {
+        watching.push(watch(disk).await);
+    }
     let files = SourceFiles::start(source, request.drive.hashes);
     let pass = Pass { source, request: &request, size, teller: loader.teller() };
     let copied = pass.run((loader.device(), &file.name), progress).await;
     // All of it was read: a change since the last read is found now, or never.
-    let copied = match copied.and_then(|copied| watching.check().map(|()| copied)) {
+    let copied = match copied.and_then(|copied| watching.iter().try_for_each(Watching::check).map(|()| copied)) {
         Ok(copied) => copied,
         Err(error) => {
             file.image = Some(loader.image().clone());

@@ -6,7 +6,7 @@ use cheetah_control::receipt::Receipt;
 use cheetah_device::ByteRange;
 use cheetah_drive::file::NodePart;
 use cheetah_drive::lending::KeyLending;
-use cheetah_image::Hashes;
+use cheetah_image::{Hashes, Identity};
 use cheetah_unlock::{OpenedVolume, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -225,6 +225,9 @@ pub struct Decrypted {
     /// The hashes of all of it, as its custody log or it itself states them.
     #[serde(default)]
     pub hashes: Hashes,
+    /// All disks and images that the volume lies on, the first one included, if these are several; with the hashes of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<Identity>,
     /// The volume, and what opened it.
     pub volume: OpenedVolume,
 }
@@ -239,6 +242,9 @@ pub struct VolumeOf {
     /// The hashes of all of it, as its custody log or it itself states them.
     #[serde(default)]
     pub hashes: Hashes,
+    /// All disks and images that the volume lies on, the first one included, if these are several; with the hashes of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<Identity>,
     /// The name of the volume, as that of its file in a mount.
     pub name: String,
     /// What it is, and what is to be said of it.

@@ -51,4 +51,4 @@ pub use search::{SearchOptions, Searching};
 pub use stack::{Assembled, Content, InnerVolume, ListedCopy, ShadowCopies, StackOutcome, VolumeStack};
 pub use stats::{SourceStats, Stats};
 pub use upload::{ObjectTarget, Upload, UploadRecord};
-pub use volume::{OpenedAlone, Shown, VolumeChoice, WhichVolume, alone};
+pub use volume::{OpenOther, OpenedAlone, Shown, VolumeChoice, WhichVolume, alone};

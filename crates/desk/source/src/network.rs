@@ -63,7 +63,7 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
     };
     let notes = remarks(client.description());
     let source = Source { notes, ..Source::new(Arc::new(ReadOnly::new(client)), identity, name) };
-    let evidence = not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })?;
+    let evidence = not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests, disks: Vec::new() })?;
     match is_named_compressed(&export) {
         true => unpacked(evidence, &export, options).await,
         false => Ok(evidence),
@@ -89,7 +89,7 @@ async fn unpacked(evidence: Evidence, export: &str, options: &SourceOptions) -> 
     (source.identity.server, source.identity.write_protected) = (packed.server, packed.write_protected);
     source.notes = notes;
     // An agent's digests are those of the file's bytes.
-    Ok(Evidence { source, wire, inbound, digests: None })
+    Ok(Evidence { source, wire, inbound, digests: None, disks: Vec::new() })
 }
 
 /// The error of a connection that failed.

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on, readable_up_to};
-use crate::inner::{Beside, check_copies, copies_within, is_known_better, volumes_in, volumes_of_drive};
+use crate::inner::{Beside, check_copies, copies_within, is_known_better, named_apart, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};
@@ -506,15 +506,9 @@ async fn close_all(sources: Vec<OpenedSource>) -> Result<()> {
     Ok(())
 }
 
-/// The names and the devices of other sources. Of two with one name, the second one has its number behind it.
+/// The names and the devices of other sources.
 fn beside(others: &[OpenedSource]) -> Vec<(String, DynDevice)> {
-    let mut beside = Vec::<(String, DynDevice)>::new();
-    for (number, other) in (2..).zip(others) {
-        let is_taken = beside.iter().any(|(name, _)| *name == other.name);
-        let name = if is_taken { format!("{}_{number}", other.name) } else { other.name.clone() };
-        beside.push((name, other.base.clone()));
-    }
-    beside
+    named_apart(others.iter().map(|other| (other.name.as_str(), &other.base)))
 }
 
 /// What is in doubt about a source, and its volumes.

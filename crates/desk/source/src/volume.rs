@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use cheetah_device::Size;
+use cheetah_device::{DynDevice, Size};
 use cheetah_error::{Error, Result, next};
-use cheetah_image::{CaseData, Evidence, Hashes, Identity, Kind, Source};
+use cheetah_image::{CaseData, Evidence, Hashes, Identity, Kind, LinkCounters, Source};
+use cheetah_kit::file::Status;
 use cheetah_unlock::Keys;
+use futures::future::BoxFuture;
 
+use crate::inner::named_apart;
 use crate::stack::{How, InnerVolume, ShadowCopies, Start, VolumeStack, find};
 
 /// What is shown of a source.
@@ -30,28 +33,49 @@ pub enum WhichVolume {
     Named(String),
 }
 
+/// Opens another source that has parts of the same volumes; called again each time the link to one of them was lost.
+pub type OpenOther = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
+
 /// The volume of a source that is to be read in place of the source.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct VolumeChoice {
     /// The keys that are tried on encrypted volumes, if there are any.
     pub keys: Option<Arc<Keys>>,
     /// The volume.
     pub which: WhichVolume,
+    /// Open the other sources that have parts of the same arrays and volume groups, in their order.
+    pub others: Vec<OpenOther>,
 }
 
 impl VolumeChoice {
-    /// Looks for the volumes of a source, tries the keys on them, and returns all of them, and the one that is meant.
+    /// Opens the other sources.
     ///
     /// # Errors
     ///
-    /// `Kind::Failed` if no key opens one, `Kind::Misuse` if several are open and none was chosen, or none has the name.
-    pub async fn find(&self, source: &Source) -> Result<(VolumeStack, InnerVolume)> {
+    /// The first error of one of them.
+    pub async fn open_others(&self) -> Result<Vec<Evidence>> {
+        let mut others = Vec::new();
+        for open in &self.others {
+            others.push(open().await?);
+        }
+        Ok(others)
+    }
+
+    /// Looks for the volumes of a source and of the others, tries the keys on them, and returns all of them, and the one that is meant.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Failed` if no key opens one, `Kind::Misuse` if several are open and none was chosen, if none has the name, or if a
+    /// source is given twice.
+    pub async fn find(&self, source: &Source, others: &[Evidence]) -> Result<(VolumeStack, InnerVolume)> {
+        refuse_twice(source, others)?;
         let copies = match &self.which {
             WhichVolume::Named(name) => ShadowCopies::Unasked.and(name),
             WhichVolume::Opened | WhichVolume::OpenedPartition(_) => ShadowCopies::Unasked,
         };
         let (keys, sectors) = (self.keys.as_deref(), source.identity.sector_size.into());
-        let how = How { keys, sectors, others: &[], copies };
+        let named = named_apart(others.iter().map(|other| (other.source.name.as_str(), &other.source.device)));
+        let how = How { keys, sectors, others: &named, copies };
         let stack = find(source.device.clone(), Start::Source, how).await;
         let volume = chosen(&stack, &source.identity.location, &self.which)?.clone();
         Ok((stack, volume))
@@ -61,11 +85,34 @@ impl VolumeChoice {
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`open_others`](Self::open_others) and [`find`](Self::find).
     pub async fn open(&self, evidence: Evidence) -> Result<OpenedAlone> {
-        let (stack, volume) = self.find(&evidence.source).await?;
-        Ok(OpenedAlone { evidence: alone(evidence, &stack, &volume)?, volume, stack })
+        let others = self.open_others().await?;
+        let (stack, volume) = self.find(&evidence.source, &others).await?;
+        Ok(OpenedAlone { evidence: alone(evidence, others, &stack, &volume)?, volume, stack })
     }
+}
+
+/// Fails if one of the sources is another one, too: its parts would be there twice.
+fn refuse_twice(source: &Source, others: &[Evidence]) -> Result<()> {
+    let others: Vec<_> = others.iter().map(|other| &other.source).collect();
+    for (index, other) in others.iter().enumerate() {
+        let mut earlier = std::iter::once(source).chain(others[..index].iter().copied());
+        if earlier.any(|one| is_same(&one.identity, &other.identity)) {
+            return Err(Error::misuse(format!("{} is given twice", other.identity.location)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether both are certainly one disk or image: one file, or one place.
+fn is_same(one: &Identity, other: &Identity) -> bool {
+    let file = |identity: &Identity| {
+        let (path, _) = cheetah_image::spec::path_of(&identity.location)?;
+        Status::at(&path).ok().map(|status| status.id)
+    };
+    let there = file(one);
+    one.location == other.location || there.is_some() && there == file(other)
 }
 
 /// A volume of a source, as a source of its own.
@@ -78,18 +125,64 @@ pub struct OpenedAlone {
     pub stack: VolumeStack,
 }
 
-/// Returns a volume of a source, which may have been opened again since its volumes were looked for, as a source of its own.
+/// Returns a volume of a source and of the others, which may have been opened again since its volumes were looked for, as a source of
+/// its own.
 ///
 /// # Errors
 ///
 /// If the volume lies beyond the source.
-pub fn alone(evidence: Evidence, stack: &VolumeStack, volume: &InnerVolume) -> Result<Evidence> {
-    let source = evidence.source;
-    let device = stack.device(source.device, volume)?;
+pub fn alone(evidence: Evidence, others: Vec<Evidence>, stack: &VolumeStack, volume: &InnerVolume) -> Result<Evidence> {
+    let wire = wire_of_all(&evidence, &others);
+    let Evidence { source, inbound, .. } = evidence;
+    let devices: Vec<_> = others.iter().map(|other| DynDevice::clone(&other.source.device)).collect();
+    let device = stack.device_again(DynDevice::clone(&source.device), &devices, volume)?;
     let name = format!("{}.{}", source.name, volume.name);
-    let source = Source { notes: source.notes, ..Source::new(device, identity(source.identity, volume), name) };
+    let disks: Vec<_> = std::iter::once(source).chain(others.into_iter().map(|other| other.source)).collect();
+    let identity = identity_on(&disks, volume).ok_or_else(|| Error::failed("a volume lies on no disk"))?;
+    let notes = disks.iter().flat_map(|disk| disk.notes.iter().cloned()).collect();
+    let source = Source { notes, ..Source::new(device, identity, name) };
     // An agent's digests are of what is on the disk.
-    Ok(Evidence { source, digests: None, ..evidence })
+    Ok(Evidence { source, wire, inbound, digests: None, disks })
+}
+
+/// Reads the sum of the counters of all links, if there are any.
+fn wire_of_all(first: &Evidence, others: &[Evidence]) -> Option<Wire> {
+    let wires: Vec<Wire> = std::iter::once(first).chain(others).filter_map(|one| one.wire.clone()).collect();
+    if wires.is_empty() {
+        return None;
+    }
+    Some(Arc::new(move || wires.iter().fold(LinkCounters::default(), |sum, wire| sum.plus(wire()))))
+}
+
+/// Reads the counters of a link.
+type Wire = Arc<dyn Fn() -> LinkCounters + Send + Sync>;
+
+/// The identity of a volume that lies on these disks. Of several, none describes all of it: each has an identity of its own.
+fn identity_on(disks: &[Source], volume: &InnerVolume) -> Option<Identity> {
+    let (first, others) = disks.split_first()?;
+    let of_first = identity(first.identity.clone(), volume);
+    if others.is_empty() {
+        return Some(of_first);
+    }
+    let protection = |identity: &Identity| identity.write_protected;
+    let write_protected = disks.iter().map(|disk| protection(&disk.identity)).reduce(|all, one| match (all, one) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    });
+    let watched = disks.iter().map(|disk| disk.identity.watched.clone()).reduce(|all, one| {
+        // What is not watched of one of them is not watched.
+        all.zip(one).map(|(all, one)| if all == one { all } else { format!("{all}; {one}") })
+    });
+    Some(Identity {
+        model: None,
+        serial: None,
+        aoe: None,
+        server: None,
+        write_protected: write_protected.flatten(),
+        watched: watched.flatten(),
+        ..of_first
+    })
 }
 
 /// The volume that is meant, of the source at `location`.

@@ -20,6 +20,8 @@ pub struct Evidence {
     pub inbound: bool,
     /// Connects to the agent that serves it to get digests of its content; `None` if no agent serves it.
     pub digests: Option<ConnectDigests>,
+    /// The disks and images that it lies on, in their order, if it is the content of a volume; none otherwise.
+    pub disks: Vec<Source>,
 }
 
 /// Connects to an agent for digests ([`Client::digests`]); `None` if it makes none.
@@ -40,7 +42,7 @@ impl Evidence {
 
 impl From<Source> for Evidence {
     fn from(source: Source) -> Self {
-        Self { source, wire: None, inbound: false, digests: None }
+        Self { source, wire: None, inbound: false, digests: None, disks: Vec::new() }
     }
 }
 

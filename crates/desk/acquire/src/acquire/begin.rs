@@ -10,10 +10,9 @@ use cheetah_drive::DriveFile;
 use cheetah_drive::file::side_space::digests_bytes;
 use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
-use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
-use cheetah_image::space;
+use cheetah_image::{Identity, Source, space};
 use cheetah_kit::clock::now_s;
 use cheetah_kit::file::Status;
 use cheetah_kit::random;
@@ -21,7 +20,7 @@ use cheetah_source::{Evidence, UploadRecord};
 
 use super::recorder::Recorder;
 use super::side_files;
-use crate::engine::{EtaMeter, Replay, SourceFiles, read_back, recognise_first};
+use crate::engine::{EtaMeter, Replay, SourceFiles, examine_disks, read_back, recognise_first};
 use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes};
 use crate::order::{AcquireEvent, Destination, Form, Request};
 use crate::os;
@@ -45,20 +44,16 @@ pub struct Prepared {
 /// Starts an acquisition, or resumes the one whose journal exists.
 pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorder<'_>) -> Result<Prepared> {
     let path = request.destinations[0].beside("acquire");
-    let source = &evidence.source.identity.location;
-    let files = &evidence.source.files;
-    let is_source = |to: &&Destination| {
-        is_same_file(source, to) || files.iter().any(|file| is_same_file(&path_to_text(&file.path), to))
-    };
-    if let Some(same) = request.destinations.iter().find(is_source) {
-        return Err(Error::misuse(format!("{same} is the source itself, which is never written; choose another name")));
-    }
+    refuse_sources(std::iter::once(&evidence.source).chain(&evidence.disks), &request.destinations)?;
     if request.restart {
         discard(&request.destinations, request.session.timeout).await?;
     }
     let start = start(request, &evidence.source.identity)?;
     match open_journal(request, &path, recorder)? {
-        None => begin_new(request, evidence, (start, &path), recorder).await,
+        None => {
+            let start = Start { disks: examine_disks(&evidence.disks).await?, ..start };
+            begin_new(request, evidence, (start, &path), recorder).await
+        }
         Some((journal, state)) => {
             state.start.check_same_request(&start)?;
             go_on(request, evidence, (journal, state), recorder).await
@@ -92,8 +87,34 @@ fn open_journal(
     read
 }
 
+/// Fails if a destination is one of the sources, or a file that one of them is read from.
+pub fn refuse_sources<'a>(sources: impl IntoIterator<Item = &'a Source>, destinations: &[Destination]) -> Result<()> {
+    for source in sources {
+        let is_source = |to: &&Destination| {
+            is_same_file(&source.identity.location, to)
+                || source.files.iter().any(|file| is_same_file(&path_to_text(&file.path), to))
+        };
+        if let Some(same) = destinations.iter().find(is_source) {
+            return Err(is_the_source(same));
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a destination is the source that the user calls `text`, which is not open yet.
+pub fn refuse_source_named(text: &str, destinations: &[Destination]) -> Result<()> {
+    match destinations.iter().find(|to| is_same_file(text, to)) {
+        Some(same) => Err(is_the_source(same)),
+        None => Ok(()),
+    }
+}
+
+fn is_the_source(destination: &Destination) -> Error {
+    Error::misuse(format!("{destination} is the source itself, which is never written; choose another name"))
+}
+
 /// Returns whether a destination is the file that the source is read from, under any name.
-pub fn is_same_file(source: &str, destination: &Destination) -> bool {
+fn is_same_file(source: &str, destination: &Destination) -> bool {
     if let Some(uri) = &destination.object {
         return source == uri;
     }
@@ -367,6 +388,8 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
         destinations: request.destinations.iter().map(ToString::to_string).collect(),
         hashes: request.hashes.to_string(),
         e01,
+        // Examined when it begins.
+        disks: Vec::new(),
     })
 }
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use cheetah_custody::{ContentOf, CustodyLog, Decrypted, VolumeOf, verify_log};
-use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{CaseData, Hashes, Identity, Source, SourceFile, spec};
-use cheetah_source::{InnerVolume, OpenedAlone, VolumeChoice, VolumeStack, alone};
+use cheetah_image::{CaseData, Hashes, Identity, Source, spec};
+use cheetah_source::{Evidence, InnerVolume, VolumeChoice, VolumeStack, alone};
 use futures::FutureExt as _;
 
-use super::begin::is_same_file;
 use super::run::acquire;
+use crate::engine::compare_disks;
+use crate::journal::Journal;
 use crate::order::{AcquireEvent, Destination, Opener, Request};
 use crate::report::Report;
 
@@ -50,20 +50,28 @@ pub async fn decrypt(
 async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
     let DecryptOrder { of, choice, into } = order;
     let evidence = of().await?;
-    let (identity, files) = (evidence.source.identity.clone(), evidence.source.files.clone());
-    let OpenedAlone { evidence, volume, stack } = choice.open(evidence).await?;
-    let is_read = |file: &SourceFile| is_same_file(&path_to_text(&file.path), &into);
-    if is_same_file(&identity.location, &into) || files.iter().any(is_read) {
-        return Err(Error::misuse(format!("{into} is the source itself, which is never written; choose another name")));
-    }
-    let e01 = noted(&request.e01, &evidence.source);
-    let location = identity.location.clone();
-    let content = content_of((location, hashes_of(identity, request)), &stack, &volume);
-    // The keys are tried once: whether it is the same source whenever it is opened again, the acquisition finds out.
-    let found = Arc::new((stack, volume));
+    let others = choice.open_others().await?;
+    let (stack, volume) = match choice.find(&evidence.source, &others).await {
+        Ok(found) => found,
+        Err(error) => return Err(changed_disk(&into, request, &evidence, &others).await.unwrap_or(error)),
+    };
+    let evidence = alone(evidence, others, &stack, &volume)?;
+    let e01 = noted(&request.e01, &evidence);
+    let disks = evidence.disks.iter().map(|disk| {
+        let hashes = hashes_of(disk.identity.clone(), request);
+        Identity { hashes, ..disk.identity.clone() }
+    });
+    let content = content_of(disks.collect(), &stack, &volume);
+    // The keys are tried once: whether these are the same disks whenever they are opened again, the acquisition finds out.
+    let found = Arc::new((choice, stack, volume));
     let source: Opener = Arc::new(move || {
         let (of, found) = (of.clone(), Arc::clone(&found));
-        async move { alone(of().await?, &found.0, &found.1) }.boxed()
+        async move {
+            let (choice, stack, volume) = &*found;
+            let evidence = of().await?;
+            alone(evidence, choice.open_others().await?, stack, volume)
+        }
+        .boxed()
     });
     Ok(Request {
         source,
@@ -76,13 +84,28 @@ async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
     })
 }
 
-/// Says of what an image with the content of a volume is made: the image or disk that holds it, with its hashes, and the volume.
-pub fn content_of((of, hashes): (String, Hashes), stack: &VolumeStack, volume: &InnerVolume) -> ContentOf {
+/// The error for a disk that is not as it was when the acquisition into `into` began, if there is such a one: it may be why the volume
+/// is not found any more.
+async fn changed_disk(into: &Destination, request: &Request, first: &Evidence, others: &[Evidence]) -> Option<Error> {
+    let begun = Journal::beginning(&into.beside("acquire")).filter(|_| !request.restart)?;
+    let disks: Vec<_> = std::iter::once(first).chain(others).map(|one| one.source.clone()).collect();
+    let changed = compare_disks(&begun.disks, &disks, request.same_source).await.err()?.into_error();
+    changed.is_evidence().then_some(changed)
+}
+
+/// Says of what an image with the content of a volume is made: the images or disks that hold it, each with its hashes, and the volume.
+pub fn content_of(disks: Vec<Identity>, stack: &VolumeStack, volume: &InnerVolume) -> ContentOf {
+    let first = disks.first().map(|first| (first.location.clone(), first.hashes.clone()));
+    let (of, hashes) = first.unwrap_or_default();
+    // A record has a maximum length, and an image may list many ranges.
+    let disks = disks.into_iter().map(|disk| Identity { unreadable: Vec::new(), ..disk }).collect::<Vec<_>>();
+    let disks = if disks.len() > 1 { disks } else { Vec::new() };
     match volume.opened() {
-        Some(opened) => ContentOf::Decrypted(Decrypted { of, hashes, volume: opened.clone() }),
+        Some(opened) => ContentOf::Decrypted(Decrypted { of, hashes, disks, volume: opened.clone() }),
         None => ContentOf::Volume(VolumeOf {
             of,
             hashes,
+            disks,
             name: volume.name.clone(),
             description: volume.description(),
             size_bytes: volume.range.len,
@@ -91,12 +114,27 @@ pub fn content_of((of, hashes): (String, Hashes), stack: &VolumeStack, volume: &
     }
 }
 
-/// The options of an E01 whose notes say that it is decrypted, as far as there is space for that.
-fn noted(e01: &E01Options, volume: &Source) -> E01Options {
-    let said = format!("content of {}", volume.identity.location);
-    let notes = e01.case.notes.as_ref().map_or(said.clone(), |notes| format!("{said}; {notes}"));
-    let noted = E01Options { case: CaseData { notes: Some(notes), ..e01.case.clone() }, ..e01.clone() };
-    if noted.check().is_ok() { noted } else { e01.clone() }
+/// The options of an E01 whose notes say that it is decrypted, and which disks it lies on if these are several, as far as there is space
+/// for that.
+fn noted(e01: &E01Options, volume: &Evidence) -> E01Options {
+    let said = format!("content of {}", volume.source.identity.location);
+    let disk = |disk: &Source| {
+        let Identity { location, size, serial, .. } = &disk.identity;
+        let serial = serial.as_ref().map(|serial| format!(", serial number {serial}")).unwrap_or_default();
+        format!("{location} ({size} bytes{serial})")
+    };
+    let with_disks = match &volume.disks[..] {
+        [] | [_] => None,
+        disks => Some(format!("{said}, on {}", cheetah_error::list(&disks.iter().map(disk).collect::<Vec<_>>()))),
+    };
+    for said in with_disks.into_iter().chain([said]) {
+        let notes = e01.case.notes.as_ref().map_or(said.clone(), |notes| format!("{said}; {notes}"));
+        let noted = E01Options { case: CaseData { notes: Some(notes), ..e01.case.clone() }, ..e01.clone() };
+        if noted.check().is_ok() {
+            return noted;
+        }
+    }
+    e01.clone()
 }
 
 /// The hashes of the image or disk that holds the volume: those that its custody log has, or else those that it states itself.

@@ -26,7 +26,7 @@ mod recorder;
 mod run;
 mod side_files;
 
-pub use begin::discard;
+pub use begin::{discard, refuse_source_named};
 pub use decrypt::{DecryptOrder, content_of, decrypt};
 pub use run::acquire;
 

@@ -10,16 +10,16 @@ use cheetah_drive::DriveFile;
 use cheetah_drive::recognise::Opening;
 use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
-use cheetah_image::{BadRange, Hashes, Identity};
+use cheetah_image::{BadRange, Hashes, Identity, Watching};
 use cheetah_source::{Evidence, UnlockOutcome};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::begin::{Prepared, begin};
+use super::begin::{Prepared, begin, refuse_sources};
 use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use crate::engine::{
-    Checkpoints, Damage, EtaMeter, Look, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally, watch,
+    Checkpoints, Damage, EtaMeter, Look, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally, watch_all,
 };
 use crate::journal::{AcquisitionState, Journal};
 use crate::order::{AcquireEvent, Destination, Form, Request};
@@ -75,6 +75,7 @@ pub async fn acquire(
     volumes.record(&mut recorder)?;
     let patience = request.session.timeout;
     let mut doubts = of_the_device(&evidence.source.identity.location).await;
+    doubts.extend(of_the_disks(&evidence, patience).await);
     let (look, found) = match cheetah_source::may_look_meanwhile(&evidence) {
         true => (Look::pending(patience), Vec::new()),
         false => (Look::done(), cheetah_source::doubts(&evidence.source, patience).await),
@@ -83,7 +84,7 @@ pub async fn acquire(
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
-    let watching = watch(&evidence.source).await;
+    let watching = watch_all(&evidence).await;
     let files = SourceFiles::start(&evidence.source, request.hashes);
     if let Some(hashed) = &evidence.source.hashed {
         hashed.go_on_with(state.files.values());
@@ -130,7 +131,7 @@ pub async fn acquire(
                     recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
                     let files = files.finish(&hashes, parts, &state.bad).await;
                     // All of it was read: a change since the last read is found now, or never.
-                    watching.check()?;
+                    watching.iter().try_for_each(Watching::check)?;
                     let whole = Finished { state, hashes, active, tally, doubts, volumes, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost").next(Acquisition::Resume))?;
@@ -157,7 +158,9 @@ pub async fn acquire(
 /// Tries the keys on the volumes of the source, if there are any.
 async fn unlocked(request: &Request, evidence: &Evidence) -> Result<Option<UnlockOutcome>> {
     let Some(choice) = &request.unlock else { return Ok(None) };
-    let (stack, _) = choice.find(&evidence.source).await?;
+    let others = choice.open_others().await?;
+    refuse_sources(others.iter().map(|other| &other.source), &request.destinations)?;
+    let (stack, _) = choice.find(&evidence.source, &others).await?;
     Ok(stack.unlocked.map(|unlocked| unlocked.outcome()))
 }
 
@@ -328,6 +331,20 @@ impl Finished {
 async fn of_the_device(location: &str) -> Vec<String> {
     let Some((path, _)) = cheetah_image::spec::path_of(location) else { return Vec::new() };
     tokio::task::spawn_blocking(move || os::remarks(&path)).await.unwrap_or_default()
+}
+
+/// What is in doubt about the disks that a volume lies on, a sentence each.
+async fn of_the_disks(evidence: &Evidence, patience: Duration) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for disk in &evidence.disks {
+        let location = &disk.identity.location;
+        let mut found = of_the_device(location).await;
+        found.extend(cheetah_source::doubts(disk, patience).await);
+        // Those that were there when it was opened are doubts about the volume.
+        found.retain(|doubt| !evidence.source.notes.contains(doubt));
+        doubts.extend(found.iter().map(|doubt| format!("{location}: {doubt}")));
+    }
+    doubts
 }
 
 /// The id of the drive that a destination is, if it is one.

@@ -10,9 +10,11 @@
 //! | `eta_meter` | rate and remaining time (no I/O) |
 //! | `readback` | reading back a sink's content |
 //! | [`SourceFiles`] | hashes of the files that the source is read from |
+//! | `disks` | the disks that a volume lies on, each of them compared |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
 
 mod checkpoint;
+mod disks;
 mod eta_meter;
 mod look;
 mod pass;
@@ -22,9 +24,11 @@ mod sink_queues;
 mod source_files;
 
 pub use checkpoint::Checkpoints;
+pub use disks::{compare as compare_disks, examine as examine_disks};
 pub use eta_meter::EtaMeter;
 pub use look::Look;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first, too_many, unacquirable};
 pub use readback::{Replay, read_back};
+pub use recognise::Unrecognised;
 pub use sink_queues::SinkQueues;
-pub use source_files::{SourceFiles, watch};
+pub use source_files::{SourceFiles, watch, watch_all};

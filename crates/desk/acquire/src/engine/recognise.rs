@@ -10,6 +10,7 @@ use cheetah_error::Error;
 use cheetah_kit::clock::now_s;
 use cheetah_source::Evidence;
 
+use super::disks::compare;
 use crate::journal::{self, AcquisitionState};
 
 /// Why a source is not recognised.
@@ -47,10 +48,12 @@ pub async fn recognise(
     compared: Compared<'_>,
 ) -> Result<Opening, Unrecognised> {
     let (then, now) = (&state.start.source, &evidence.source.identity);
+    let mut vouched = compare(&state.start.disks, &evidence.disks, same_source).await?;
     // Where the machine and the path are known and equal, another size is a change.
     let is_another = then.server.is_none() || then.differences(now).iter().any(|difference| !difference.is_final);
-    let mut vouched = journal::known_changes(then, now, same_source)
+    let changes = journal::known_changes(then, now, same_source)
         .map_err(|error| if is_another { Unrecognised::Another(error) } else { Unrecognised::Failed(error) })?;
+    vouched.extend(changes);
     state.start.same_protection(now).map_err(Unrecognised::Another)?;
     let instance = now.instance();
     let comparison = if instance.is_some() && instance == state.instance.as_ref() {

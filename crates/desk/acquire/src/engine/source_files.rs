@@ -15,7 +15,8 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_device::supervise;
 use cheetah_image::hash::hex;
 use cheetah_image::{
-    BadRange, HashChoice, HashKind, HashedFiles, Hashes, Kind, NotHashed, Source, SourceFile, Watching, regular,
+    BadRange, Evidence, HashChoice, HashKind, HashedFiles, Hashes, Kind, NotHashed, Source, SourceFile, Watching,
+    regular,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
@@ -27,6 +28,15 @@ const PIECE_BYTES: usize = 1 << 20;
 pub async fn watch(source: &Source) -> Watching {
     let files = source.files.clone();
     supervise::spawn_blocking(move || Watching::start(&files)).await.unwrap_or_default()
+}
+
+/// Watches the files of a source, and of the disks that it lies on.
+pub async fn watch_all(evidence: &Evidence) -> Vec<Watching> {
+    let mut watching = vec![watch(&evidence.source).await];
+    for disk in &evidence.disks {
+        watching.push(watch(disk).await);
+    }
+    watching
 }
 
 /// The hashes, while they are made. Dropping it ends that.

@@ -100,6 +100,18 @@ impl Journal {
         }
     }
 
+    /// Returns how the acquisition began whose journal is at `path`. Nothing vouches for that: it may explain an error, and decides
+    /// nothing. `None` if there is no journal, or none that can be read.
+    pub fn beginning(path: &Path) -> Option<Start> {
+        let file = cheetah_image::regular::open_file(path).ok()?;
+        let mut line = Vec::new();
+        BufReader::new(file).take(RECORD_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
+        match parse(&line)? {
+            JournalRecord::Start(start) => Some(*start),
+            _ => None,
+        }
+    }
+
     /// Lets `witness` vouch for what is in the journal now, and for each record that follows.
     pub fn witnessed_by(&mut self, witness: Witness) -> Result<()> {
         witness(self.at, hex(&self.sha256.clone().finalize()))?;

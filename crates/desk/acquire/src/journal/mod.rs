@@ -20,6 +20,7 @@
 //! journal that the last such record vouches for.
 
 mod bad_record;
+mod disk_state;
 mod file;
 
 use std::collections::BTreeMap;
@@ -37,11 +38,13 @@ use serde::{Deserialize, Serialize};
 use crate::order::{Destination, Form};
 
 pub use bad_record::BadRecord;
+pub use disk_state::{ContentSample, DiskState, FileState};
 pub use file::{Journal, Signed, Unread, Witness};
 
 /// The version of the format. Version 1 does not record how the source was recognised, and the custody logs of versions
-/// below 3 do not vouch for the journal; versions above this one are refused.
-pub const VERSION: u32 = 3;
+/// below 3 do not vouch for the journal. Version 3 records nothing of the disks that a volume lies on. Versions above this one are
+/// refused.
+pub const VERSION: u32 = 4;
 /// The maximum number of reopenings that the journal and the report describe.
 const OPENINGS_MAX: usize = 10_000;
 
@@ -88,6 +91,9 @@ pub struct Start {
     pub hashes: String,
     /// The options of an E01.
     pub e01: E01Options,
+    /// The disks that the source lies on, in their order, if it is the content of a volume.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskState>,
 }
 
 impl Start {

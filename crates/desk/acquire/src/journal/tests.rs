@@ -15,6 +15,7 @@ fn start(size: u64) -> Start {
         destinations: vec!["x.raw".into()],
         hashes: "all".into(),
         e01: E01Options::default(),
+        disks: Vec::new(),
     }
 }
 

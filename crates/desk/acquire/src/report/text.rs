@@ -77,12 +77,14 @@ impl Report {
             volume.opened.iter().try_for_each(|opened| line(f, "opened", opened))?;
             line(f, "found in", &volume.of)?;
             volume.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))?;
+            disks(f, &volume.disks)?;
         }
         let Some(decrypted) = &self.decrypted else { return Ok(()) };
         line(f, "image of", "the content of an encrypted volume, DECRYPTED: it is not what is on the disk")?;
         line(f, "opened", &decrypted.volume)?;
         line(f, "decrypted from", &decrypted.of)?;
-        decrypted.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))
+        decrypted.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))?;
+        disks(f, &decrypted.disks)
     }
 
     fn opened_again(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,6 +169,18 @@ fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
         value.map_or(Ok(()), |value| line(f, name, value))?;
     }
     if case.is_empty() { Ok(()) } else { writeln!(f) }
+}
+
+/// The disks and images that a volume lies on, if these are several.
+fn disks(f: &mut fmt::Formatter<'_>, disks: &[Identity]) -> fmt::Result {
+    for disk in disks {
+        line(f, "lies on", format_args!("{} ({}, {} bytes)", disk.location, disk.kind, disk.size))?;
+        for (name, value) in [("  its model", &disk.model), ("  its serial", &disk.serial)] {
+            value.as_ref().map_or(Ok(()), |value| line(f, name, value))?;
+        }
+        disk.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))?;
+    }
+    Ok(())
 }
 
 fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {

@@ -45,7 +45,7 @@ reserved, unless --thin. Over two nodes or more, the drive survives the loss of 
 linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
 drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source. With --from and \
 --unlock, the drive gets the content of the encrypted volume that a key opens, decrypted, and has its size; with --volume, that of \
-the logical volume, the array or another volume of that name.
+the logical volume, the array or another volume of that name. If the volume lies on several disks, --with names the others.
 
 A load stops at a range that is unreadable, or corrupt in a source that is an image, and the drive is not made, unless \
 --max-errors allows more. The drive then fails reads of such ranges, and NAME.drive.map lists them; the exit code is 3.
@@ -157,7 +157,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
             Some(From::Filling(Box::new(open(text, &options).await?.source.identity)))
         }
         Some(text) => {
-            let volume = args.unlock.choice()?;
+            let volume = args.unlock.choice(|other| load::opener_of(other, LinkUse::default(), &session))?;
             let opening = OpenImage::open(text, link, &session, volume.as_ref());
             Some(From::Loading(Box::new(stop.unless(&format!("opening {text}"), opening).await?)))
         }
@@ -237,7 +237,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
 fn check_unlock(args: &Args) -> Result<()> {
     match (args.unlock.is_given(), &args.from, args.lazy) {
         (true, None, _) => {
-            Err(Failure::misused("--unlock and --volume select a volume of an image: name that with --from"))
+            Err(Failure::misused("--unlock, --volume and --with select a volume of an image: name that with --from"))
         }
         (true, _, true) => Err(Failure::misused(
             "a drive that is filled while it is used is filled with all of its source, and keeps no key: leave out --lazy, or --unlock \

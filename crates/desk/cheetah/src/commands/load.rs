@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_acquire::acquire::content_of;
 use cheetah_acquire::load::{LoadRequest, Loaded};
@@ -13,7 +14,7 @@ use cheetah_device::{DynDevice, Size};
 use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState, Session};
-use cheetah_image::{Identity, spec};
+use cheetah_image::{Identity, Source, spec};
 use cheetah_source::{LinkUse, OpenedAlone, SourceOptions, UnlockOutcome, VolumeChoice, doubts, is_drive, open};
 use futures::FutureExt as _;
 
@@ -159,9 +160,11 @@ fn refuse_itself(file: &DriveFile, source: &str) -> Result<()> {
 
 /// An open image that is to be loaded.
 pub struct OpenImage {
-    source: cheetah_image::Source,
+    source: Source,
     named: String,
     reopen: Opener,
+    /// The disks that it lies on, if it is the content of a volume.
+    disks: Vec<Source>,
     /// If it is the content of a volume: what the keys did, if any were given, of what it is, and what it is in words.
     content: Option<(Option<UnlockOutcome>, ContentOf, String)>,
 }
@@ -169,28 +172,35 @@ pub struct OpenImage {
 impl OpenImage {
     /// Opens the image that the user named `text`, or the volume in it that is chosen.
     pub async fn open(text: &str, link: LinkUse, session: &Session, volume: Option<&VolumeChoice>) -> Result<Self> {
-        // Another server at the same address must not continue the image.
-        let plain = SourceOptions::new(link, session.clone());
-        let options = SourceOptions { trust_reconnects: false, in_order: true, ..plain };
-        let again = (text.to_owned(), options.clone());
-        let reopen: Opener = Arc::new(move || {
-            let (again, options) = again.clone();
-            async move { open(&again, &options).await }.boxed()
-        });
-        let evidence = open(text, &options).await?;
+        let reopen = opener_of(text, link, session);
+        let evidence = reopen().await?;
         let Some(choice) = volume else {
-            return Ok(Self { source: evidence.source, named: text.to_owned(), reopen, content: None });
+            let (source, disks) = (evidence.source, Vec::new());
+            return Ok(Self { source, named: text.to_owned(), reopen, disks, content: None });
         };
-        let Identity { location, hashes, .. } = evidence.source.identity.clone();
+        let location = evidence.source.identity.location.clone();
         let OpenedAlone { evidence, volume, stack } = choice.open(evidence).await?;
-        let source = evidence.source;
+        let (source, disks) = (evidence.source, evidence.disks);
         let said = match volume.opened() {
             Some(opened) => format!("{location}: {opened}"),
             None => format!("{location}: {}", volume.sized_description()),
         };
-        let content = content_of((location, hashes), &stack, &volume);
+        let content = content_of(disks.iter().map(|disk| disk.identity.clone()).collect(), &stack, &volume);
         let outcome = stack.unlocked.map(|unlocked| unlocked.outcome());
-        Ok(Self { named: source.identity.location.clone(), source, reopen, content: Some((outcome, content, said)) })
+        let named = source.identity.location.clone();
+        Ok(Self { named, source, reopen, disks, content: Some((outcome, content, said)) })
+    }
+
+    /// Returns what is in doubt about it, and about the disks that it lies on, a sentence each.
+    async fn doubts(&self, patience: Duration) -> Vec<String> {
+        let mut found = doubts(&self.source, patience).await;
+        for disk in &self.disks {
+            let of_disk = doubts(disk, patience).await;
+            // Those that were there when it was opened are doubts about the volume.
+            let new = of_disk.iter().filter(|doubt| !self.source.notes.contains(doubt));
+            found.extend(new.map(|doubt| format!("{}: {doubt}", disk.identity.location)));
+        }
+        found
     }
 
     /// Returns its content.
@@ -207,6 +217,18 @@ impl OpenImage {
     pub fn size(&self) -> u64 {
         self.source.identity.size
     }
+}
+
+/// Returns what opens the source that the user named `text`, to be loaded. Another server at the same address must not continue the
+/// image.
+pub fn opener_of(text: &str, link: LinkUse, session: &Session) -> Opener {
+    let plain = SourceOptions::new(link, session.clone());
+    let options = SourceOptions { trust_reconnects: false, in_order: true, ..plain };
+    let again = (text.to_owned(), options);
+    Arc::new(move || {
+        let (again, options) = again.clone();
+        async move { open(&again, &options).await }.boxed()
+    })
 }
 
 /// How to load an image.
@@ -241,7 +263,7 @@ pub async fn load(
         ui.note(OneLine(said));
         log.volume(outcome.clone(), content)?;
     }
-    let doubts = doubts(&source.source, how.session.timeout).await;
+    let doubts = source.doubts(how.session.timeout).await;
     warn_of_doubts(&doubts, ui);
     log.doubts(&doubts)?;
     let outcome = tokio::select! {
@@ -256,7 +278,8 @@ async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, log: 
     let progress = ui.progress(format!("loading {}", source.named), source.size());
     let sector_size = source.source.identity.sector_size;
     let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, session };
-    let request = LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone() };
+    let request =
+        LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone(), disks: source.disks.clone() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     Ok(cheetah_acquire::load::load(file, &source.source, request, shown, |loaded| {
         log.loaded(&loaded.image, &loaded.bad, &loaded.files)

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_source::{Keys, VolumeChoice, WhichVolume};
+use cheetah_source::{Keys, OpenOther, VolumeChoice, WhichVolume};
 
-use crate::failure::Result;
+use super::options::source;
+use crate::failure::{Failure, Result};
 
 /// The keys, and the volume.
 #[derive(Debug, Clone, clap::Args)]
@@ -18,6 +19,10 @@ pub struct UnlockArgs {
 
     #[command(flatten)]
     which: WhichArgs,
+
+    /// Another disk or image that has parts of the same arrays and volume groups. May be given several times
+    #[arg(long = "with", value_name = "SOURCE", value_parser = source())]
+    others: Vec<String>,
 }
 
 /// The volume.
@@ -47,17 +52,30 @@ impl WhichArgs {
 impl UnlockArgs {
     /// Whether a volume is meant.
     pub fn is_given(&self) -> bool {
-        self.which.which(!self.unlock.is_empty()).is_some()
+        self.which.which(!self.unlock.is_empty()).is_some() || !self.others.is_empty()
     }
 
-    /// Reads the keys; `None` if the source as a whole is meant.
+    /// The other disks and images, as the user named them.
+    pub fn others(&self) -> &[String] {
+        &self.others
+    }
+
+    /// Reads the keys; `None` if the source as a whole is meant. `opener` makes what opens another disk.
     ///
     /// # Errors
     ///
-    /// If a key file cannot be read.
-    pub fn choice(&self) -> Result<Option<VolumeChoice>> {
-        let Some(which) = self.which.which(!self.unlock.is_empty()) else { return Ok(None) };
+    /// If a key file cannot be read, or other disks are given and no volume.
+    pub fn choice(&self, opener: impl Fn(&str) -> OpenOther) -> Result<Option<VolumeChoice>> {
+        let Some(which) = self.which.which(!self.unlock.is_empty()) else {
+            return match self.others.is_empty() {
+                true => Ok(None),
+                false => Err(Failure::misused(
+                    "--with names the other disks of a volume: say which volume is meant, with --unlock or --volume",
+                )),
+            };
+        };
         let keys = (!self.unlock.is_empty()).then(|| Keys::read(&self.unlock)).transpose()?;
-        Ok(Some(VolumeChoice { keys: keys.map(Arc::new), which }))
+        let others = self.others.iter().map(|text| opener(text)).collect();
+        Ok(Some(VolumeChoice { keys: keys.map(Arc::new), which, others }))
     }
 }

@@ -90,6 +90,17 @@ impl VolumeStack {
         self.volumes.iter().map(device).collect()
     }
 
+    /// Returns one of its volumes over sources that were opened again: the source, and the others in the order in which they were given.
+    pub(crate) fn device_again(
+        &self,
+        base: DynDevice,
+        others: &[DynDevice],
+        volume: &InnerVolume,
+    ) -> Result<DynDevice> {
+        let steps = &self.steps[..volume.below.min(self.steps.len())];
+        volume.over(&steps.iter().try_fold(base, |below, step| step.reopened(others).over(below))?)
+    }
+
     /// Returns one of its volumes.
     pub(crate) fn device(&self, base: DynDevice, volume: &InnerVolume) -> Result<DynDevice> {
         let steps = &self.steps[..volume.below.min(self.steps.len())];

@@ -19,7 +19,18 @@ pub(super) enum Step {
     /// Volumes of the device below get places behind its end: their offsets, in order.
     Behind(Vec<(u64, Assembled)>),
     /// Other sources get places behind the end.
-    Beside(Vec<(u64, DynDevice)>),
+    Beside(Vec<Other>),
+}
+
+/// Another source that is read behind the end of the first one.
+#[derive(Clone)]
+pub(super) struct Other {
+    /// Where it begins.
+    pub offset: u64,
+    /// Which of the other sources it is.
+    pub index: usize,
+    /// Its content.
+    pub device: DynDevice,
 }
 
 impl Step {
@@ -31,12 +42,26 @@ impl Step {
     pub fn over(&self, below: DynDevice) -> Result<DynDevice> {
         match self {
             Self::Decrypted(volumes) => Ok(volumes.over(below)),
-            Self::Beside(sources) => behind(below, sources.clone()),
+            Self::Beside(sources) => {
+                behind(below, sources.iter().map(|other| (other.offset, DynDevice::clone(&other.device))).collect())
+            }
             Self::Behind(volumes) => {
                 let shown = volumes.iter().map(|(offset, volume)| Ok((*offset, volume.over(&below)?)));
                 let shown = shown.collect::<Result<_>>()?;
                 behind(below, shown)
             }
+        }
+    }
+
+    /// The same step over other sources that were opened again, in the same order. One that is missing stays as it was.
+    pub fn reopened(&self, others: &[DynDevice]) -> Self {
+        let again = |other: &Other| Other {
+            device: DynDevice::clone(others.get(other.index).unwrap_or(&other.device)),
+            ..other.clone()
+        };
+        match self {
+            Self::Beside(sources) => Self::Beside(sources.iter().map(again).collect()),
+            Self::Decrypted(_) | Self::Behind(_) => self.clone(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Acquires a volume besides what is on the disk.
 
-use cheetah_acquire::acquire::{DecryptOrder, Report, decrypt};
+use cheetah_acquire::acquire::{DecryptOrder, Report, decrypt, refuse_source_named};
 use cheetah_acquire::order::{Destination, Opener, Request, check_distinct};
 use cheetah_source::{LinkUse, VolumeChoice};
 
@@ -21,8 +21,8 @@ pub struct Decrypting {
 
 impl Decrypting {
     /// Returns the options for the decrypted image, which is made besides that of the disk; `None` if none is asked for.
-    pub fn asked(args: &Args, destinations: &[Destination]) -> Result<Option<Self>> {
-        let (choice, into) = match (args.unlock.choice()?, &args.decrypted) {
+    pub fn asked(args: &Args, destinations: &[Destination], opener: impl Fn(&str) -> Opener) -> Result<Option<Self>> {
+        let (choice, into) = match (args.unlock.choice(opener)?, &args.decrypted) {
             (None, _) => return Ok(None),
             (Some(choice), Some(into)) => (choice, into.parse::<Destination>()?),
             (Some(_), None) => {
@@ -31,7 +31,10 @@ impl Decrypting {
                 ));
             }
         };
-        check_distinct(&[destinations, std::slice::from_ref(&into)].concat())?;
+        let images = [destinations, std::slice::from_ref(&into)].concat();
+        check_distinct(&images)?;
+        // Before hours of work are spent: the files that they are read from are compared once they are open.
+        args.unlock.others().iter().try_for_each(|other| refuse_source_named(other, &images))?;
         Ok(Some(Self { choice, into }))
     }
 

@@ -54,7 +54,8 @@ NAME.report.txt; the exit code is then 3.
 Encrypted volumes are imaged as they are on the disk. With --unlock and --decrypted, the content of an opened volume is imaged \
 besides, from the first destination, once that is complete; or without a destination, from SOURCE. Each report and log says \
 which is which. Nothing is acquired if no key opens the volume. With --volume, it is the content of the logical volume, the array or \
-another volume of that name.
+another volume of that name. If the volume lies on several disks, --with names the others: each is only read, and the report and \
+the log of the content name all of them. They are not imaged: acquire each by itself as well.
 
   cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
       --examiner 'M. Poirot' --verify
@@ -64,6 +65,8 @@ another volume of that name.
   cheetah acquire /dev/sdb laptop.E01 --unlock keys.txt \\
       --decrypted laptop.decrypted.E01
   cheetah acquire server.E01 --volume vg0-home --decrypted home.raw
+  cheetah acquire disk1.E01 --with disk2.E01 --unlock keys.txt \\
+      --volume md0.unlocked --decrypted array.E01
   cheetah acquire --listen 192.168.1.5:10812 --room lab case42.E01")]
 #[command(group = clap::ArgGroup::new("chosen").args(["unlock", "volume"]).multiple(true))]
 pub struct Args {
@@ -218,7 +221,9 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         check_order(&args.places)?;
     }
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
-    let decrypting = Decrypting::asked(&args, &destinations)?;
+    // What --tune found is of the link to the source.
+    let other_link = LinkUse { packing: link.packing, ..LinkUse::default() };
+    let decrypting = Decrypting::asked(&args, &destinations, |other| dial(other, other_link, &session))?;
     if args.discard {
         discard(&destinations, session.timeout).await?;
         if let Some(decrypting) = decrypting {

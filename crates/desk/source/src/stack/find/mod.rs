@@ -28,7 +28,7 @@ use super::copies::ShadowCopies;
 use super::found::VolumeStack;
 use super::limits::{AT_ONCE, DEPTH_MAX, PARTITIONS_MAX, TURNS_MAX, VOLUMES_MAX, next_place};
 use super::start::Start;
-use super::step::Step;
+use super::step::{Other, Step};
 use super::volume::{Assembled, Content, InnerVolume};
 
 /// The kind of file system that has shadow copies.
@@ -185,13 +185,13 @@ impl<'a> Finder<'a> {
             }
         }
         let (mut end, mut beside) = (self.device.geometry().size, Vec::new());
-        for (name, device) in others {
+        for (index, (name, device)) in others.iter().enumerate() {
             let Some(range) = next_place(end, device.geometry().size) else {
                 self.note(format!("{} is too large to be looked at", OneLine(name)));
                 continue;
             };
             end = range.end();
-            beside.push((range.offset, DynDevice::clone(device)));
+            beside.push(Other { offset: range.offset, index, device: DynDevice::clone(device) });
             self.new.push(seen(Place { partition: None, inside: name.clone(), range }));
         }
         if !beside.is_empty() {
