@@ -9,6 +9,7 @@
 pub mod around;
 pub mod buffers;
 pub mod cache;
+pub mod compare;
 pub mod copy_on_read;
 pub mod coverage;
 pub mod coverage_filter;

@@ -20,6 +20,7 @@
 //! * **A named image is complete.** An image gets its name only when all of it is on stable storage.
 
 mod begin;
+mod compare;
 mod complete;
 mod decrypt;
 mod recorder;
@@ -27,6 +28,7 @@ mod run;
 mod side_files;
 
 pub use begin::{discard, refuse_source_named};
+pub use compare::{CompareOrder, Comparison, VolumeCompared};
 pub use decrypt::{DecryptOrder, content_of, decrypt};
 pub use run::acquire;
 

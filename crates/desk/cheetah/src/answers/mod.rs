@@ -102,6 +102,7 @@ answers! {
     "verify-drive": verify::VerifyDrive<'_>, "verify DRIVE", "at the end";
     "verify-triage": verify::VerifyTriage<'_>, "verify FOLDER", "at the end";
     "verify-image": verify::VerifyImage<'_>, "verify IMAGE", "at the end";
+    "verify-decrypted": verify::VerifyDecrypted<'_>, "verify --decrypted", "at the end";
     "verify-log": verify::VerifyLog<'_>, "verify LOG", "at the end";
     "watch": watch::Picture, "watch --once", "at the end; with `--terminal`, each time";
     "watch-page": watch::Watch, "watch", "once the page can be opened";

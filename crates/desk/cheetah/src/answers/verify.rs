@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use cheetah_custody::{Audit, KnownHead, LogReport, OutputFile};
+use cheetah_custody::{Audit, KnownHead, LogReport, OutputFile, Span};
 use cheetah_drive::verify::VerifyReport;
+use cheetah_image::Identity;
+use cheetah_source::UnlockOutcome;
 use serde::Serialize;
 
 /// The answer of `verify` for a drive.
@@ -40,6 +42,47 @@ pub struct VerifyImage<'a> {
     /// The result of reading it.
     #[serde(flatten)]
     pub audit: &'a Audit,
+}
+
+/// The answer of `verify` with `--decrypted`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct VerifyDecrypted<'a> {
+    /// Bytes that were read of the volume and of the image, and compared.
+    pub compared_bytes: u64,
+    /// What the volume is, and what opened it.
+    pub description: &'a str,
+    /// The ranges of these bytes that differ, in order; at most 1000.
+    pub differing: &'a [Span],
+    /// The number of bytes that differ.
+    pub differing_bytes: u64,
+    /// The number of ranges that they form.
+    pub differing_ranges: u64,
+    /// The disks and images that the volume lies on.
+    pub disks: &'a [Identity],
+    /// The offset of the first byte that differs, or that only the longer of both has.
+    pub first_difference: Option<u64>,
+    /// The image, as the user wrote it.
+    pub image: &'a str,
+    /// Bytes of the image.
+    pub image_size_bytes: u64,
+    /// Bytes of the image that cannot be read, within the length of the volume.
+    pub image_unreadable_bytes: u64,
+    /// Whether the image has all bytes of the volume, and no others.
+    pub ok: bool,
+    /// The problems, a sentence each.
+    pub problems: &'a [String],
+    /// The disk or image that holds the volume, as the user wrote it.
+    pub source: &'a str,
+    /// What the keys did to the encrypted volumes, if keys were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlocked: Option<&'a UnlockOutcome>,
+    /// The name of the volume, as that of its file in a mount.
+    pub volume: &'a str,
+    /// Bytes of the volume.
+    pub volume_size_bytes: u64,
+    /// Bytes of the volume that cannot be read, within the length of the image.
+    pub volume_unreadable_bytes: u64,
 }
 
 /// The answer of `verify` for the folder of a triage.

@@ -1,6 +1,7 @@
 //! `cheetah verify`: compares a drive or an image with the record of when it was made.
 
 mod custody;
+mod decrypted;
 mod drive;
 mod image;
 mod triage;
@@ -14,8 +15,9 @@ use cheetah_source::is_drive;
 
 use super::lend_key::LendKeyArgs;
 use super::options::{TimeoutArgs, check_at_nodes, source};
+use super::unlock::UnlockArgs;
 use crate::desk::Desk;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::room::archive;
 use crate::ui::Ui;
 
@@ -34,6 +36,10 @@ coverage map calls unreadable or unread are listed. The custody log beside eithe
 its end. The log is the reference, because it is signed: the drive file, the digests, the report and the hashes stored in \
 an image must agree with it, and none that it names may be missing. A log can also be checked alone.
 
+With --unlock or --volume, and --decrypted, the content of a volume of a disk or an image is compared with an image of it, byte for \
+byte: the volume is opened and decrypted anew, and no record is needed. If it lies on several disks, --with names the others. \
+Nothing is added to a log.
+
 The folder of a triage is compared with the custody log in it, which has the hash of each file of the result.
 
 The result is added to the log, if the log is signed with your key and something in it was compared.
@@ -45,8 +51,10 @@ Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampe
   cheetah verify case42.drive --at-nodes --lend-key all
   cheetah verify case42.E01
   cheetah verify case42.E01.custody --key examiner.pem
-  cheetah verify triage42"
+  cheetah verify triage42
+  cheetah verify laptop.E01 --unlock keys.txt --decrypted laptop.decrypted.E01"
 )]
+#[command(group = clap::ArgGroup::new("chosen").args(["unlock", "volume"]).multiple(true))]
 pub struct Args {
     /// A drive file, an image, the folder of a triage, or a custody log
     #[arg(value_parser = source())]
@@ -77,11 +85,28 @@ pub struct Args {
     no_log: bool,
 
     #[command(flatten)]
+    unlock: UnlockArgs,
+
+    /// Compare the content of the volume that --unlock opens or --volume names with this image
+    #[arg(long, value_name = "IMAGE", requires = "chosen", value_parser = source())]
+    #[arg(conflicts_with_all = ["hash", "at_nodes", "key", "head", "no_log"])]
+    decrypted: Option<String>,
+
+    #[command(flatten)]
     timeout: TimeoutArgs,
 }
 
 /// Runs it.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
+    match &args.decrypted {
+        Some(image) => return decrypted::run(&args, image, desk, ui).await,
+        None if args.unlock.is_given() => {
+            return Err(Failure::misused(
+                "a volume is compared with an image of its content: name that with --decrypted; the image itself needs no key to be verified",
+            ));
+        }
+        None => {}
+    }
     let mut keys = Keys::of(&args.key, &args.head, desk)?;
     check_at_nodes(args.at_nodes, &args.target, "hash")?;
     match spec::path_of(&args.target) {
