@@ -1,6 +1,6 @@
 //! Keys of passphrases, within limits on the time and memory that an image can make this machine spend.
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use blake2::Blake2s256;
 use cheetah_device::Size;
 use cheetah_device::machine_memory::machine_memory;
@@ -11,6 +11,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use streebog::Streebog512;
 use whirlpool::Whirlpool;
+use zeroize::Zeroize;
 
 use crate::refusal::{Refusal, Result};
 
@@ -204,14 +205,29 @@ impl Kdf {
                 let invalid = |_| Refusal::Damaged("the parameters of Argon2 are invalid");
                 let params = Params::new(memory_kib, passes, lanes, Some(out.len())).map_err(invalid)?;
                 let algorithm = if is_hybrid { Algorithm::Argon2id } else { Algorithm::Argon2i };
-                Argon2::new(algorithm, Version::V0x13, params).hash_password_into(password, salt, out).map_err(
-                    |error| match error {
-                        argon2::Error::OutOfMemory => Refusal::NoMemory("Argon2".to_owned()),
-                        _ => Refusal::Damaged("the parameters of Argon2 are invalid"),
-                    },
-                )
+                let mut memory = WorkMemory::new(params.block_count())?;
+                let argon2 = Argon2::new(algorithm, Version::V0x13, params);
+                argon2.hash_password_into_with_memory(password, salt, out, &mut memory.0[..]).map_err(invalid)
             }
         }
+    }
+}
+
+/// The memory that Argon2 works in. The key follows from what is in it at the end, so it is wiped. It is too large to be locked.
+struct WorkMemory(Vec<Block>);
+
+impl WorkMemory {
+    fn new(blocks: usize) -> Result<Self> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(blocks).map_err(|_| Refusal::NoMemory("Argon2".to_owned()))?;
+        memory.resize(blocks, Block::new());
+        Ok(Self(memory))
+    }
+}
+
+impl Drop for WorkMemory {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 

@@ -147,7 +147,7 @@ impl Metadata {
 
     /// The key of the volume, if `key` opens a protector, or is the volume master key. Blocks.
     pub(super) fn with_key(&self, key: &Key) -> Result<Option<(VolumeKey, String)>> {
-        if let Some(master) = key.hexadecimal()
+        if let Some(master) = key.hexadecimal()?
             && let Some(opened) = self.confirmed(&master, "volume master key".to_owned())?
         {
             return Ok(Some(opened));
@@ -164,8 +164,8 @@ impl Metadata {
     }
 
     /// The key of the volume, if `key` is that. Nothing in the metadata confirms it.
-    pub(super) fn volume_key_given(&self, key: &Key) -> Option<VolumeKey> {
-        VolumeKey::of(self.method, &key.hexadecimal()?)
+    pub(super) fn volume_key_given(&self, key: &Key) -> Result<Option<VolumeKey>> {
+        Ok(key.hexadecimal()?.and_then(|bytes| VolumeKey::of(self.method, &bytes)))
     }
 
     fn confirmed(&self, master: &[u8], name: String) -> Result<Option<(VolumeKey, String)>> {

@@ -59,7 +59,8 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
             return opened(Some(&key), protector);
         }
     }
-    for key in keys.iter().filter_map(|key| metadata.volume_key_given(key)) {
+    for key in keys.iter() {
+        let Some(key) = with_stack_wiped(|| metadata.volume_key_given(key))? else { continue };
         let opened = opened(Some(&key), "the key of the volume".to_owned())?;
         if holds_file_system(volume, &opened).await? {
             return Ok(opened);

@@ -21,6 +21,7 @@ use cheetah_kit::locked::LockedBytes;
 use zeroize::Zeroizing;
 
 use crate::piece::Piece;
+use crate::refusal;
 
 /// The maximum number of keys: each is tried on each volume, and that takes seconds.
 pub const KEYS_MAX: usize = 256;
@@ -118,17 +119,23 @@ pub struct Key {
 
 impl Key {
     /// The bytes that these hexadecimal digits stand for; `None` for another text.
-    pub(crate) fn hexadecimal(&self) -> Option<Zeroizing<Vec<u8>>> {
+    ///
+    /// # Errors
+    ///
+    /// If no memory can be had for them.
+    pub(crate) fn hexadecimal(&self) -> refusal::Result<Option<LockedBytes>> {
         let (pairs, rest) = self.bytes.as_chunks::<2>();
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        if self.is_file || !rest.is_empty() || pairs.is_empty() {
-            return None;
+        // Of a digit of any case: its lowest four bits, of a letter nine more.
+        let digit = |byte: u8| (byte & 0xf) + if byte.is_ascii_alphabetic() { 9 } else { 0 };
+        let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+        if self.is_file || !rest.is_empty() || pairs.is_empty() || !self.bytes.iter().all(is_digit) {
+            return Ok(None);
         }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
-        for [high, low] in pairs {
-            bytes.push(digit(*high)? << 4 | digit(*low)?);
+        let mut bytes = LockedBytes::zeroed(pairs.len())?;
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high) << 4 | digit(*low);
         }
-        Some(bytes)
+        Ok(Some(bytes))
     }
 
     /// The key of a recovery password: eight groups of six digits, each a multiple of eleven. `None` for another text.

@@ -86,8 +86,8 @@ fn recovery_passwords_and_hexadecimal_keys_are_recognised_by_form() {
     ] {
         assert!(line(other).recovery_password().is_none(), "{other}");
     }
-    assert_eq!(**line("00fF10").hexadecimal().unwrap(), [0, 255, 16]);
-    assert!(["0", "0g", "", "é0"].iter().all(|text| line(text).hexadecimal().is_none()));
+    assert_eq!(*line("00fF10a9").hexadecimal().unwrap().unwrap(), [0, 255, 16, 0xa9]);
+    assert!(["0", "0g", "", "é0"].iter().all(|text| line(text).hexadecimal().unwrap().is_none()));
 }
 
 #[test]

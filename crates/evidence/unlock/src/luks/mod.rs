@@ -152,7 +152,7 @@ impl Header {
     fn key_in_slot(&self, slot: &Slot, area: &[u8], key: &Key) -> Result<Option<LockedBytes>> {
         let mut slot_key = LockedBytes::zeroed(slot.cipher_key_bytes)?;
         slot.kdf.derive(&key.bytes, &slot.salt, &mut slot_key)?;
-        let mut material = zeroize::Zeroizing::new(area.to_vec());
+        let mut material = LockedBytes::copy_of(area)?;
         slot.cipher(&slot_key)?.decrypt(0, &mut material);
         let mut master = LockedBytes::zeroed(self.key_bytes)?;
         let stripes = material.get(..slot.material_bytes).ok_or(Refusal::Damaged("its material is cut short"))?;
@@ -162,7 +162,7 @@ impl Header {
 
     /// Returns the key of the volume, if `key` is that.
     fn master_key(&self, key: &Key) -> Result<Option<LockedBytes>> {
-        let Some(bytes) = key.hexadecimal().filter(|bytes| bytes.len() == self.key_bytes) else { return Ok(None) };
-        Ok(self.confirm(&bytes)?.then(|| LockedBytes::copy_of(&bytes)).transpose()?)
+        let Some(bytes) = key.hexadecimal()?.filter(|bytes| bytes.len() == self.key_bytes) else { return Ok(None) };
+        Ok(self.confirm(&bytes)?.then_some(bytes))
     }
 }

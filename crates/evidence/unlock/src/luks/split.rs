@@ -7,15 +7,15 @@ use crate::derive::Hash;
 
 /// Merges the stripes in `material` to the key that they were made of, which is as long as each of them.
 pub(super) fn merge(hash: Hash, material: &[u8], key: &mut [u8]) {
-    let mut sum = Zeroizing::new(vec![0; key.len()]);
+    // In place: no other memory holds the key, or what it is made of.
+    key.fill(0);
     let count = material.len() / key.len().max(1);
     for (nth, stripe) in material.chunks_exact(key.len().max(1)).enumerate() {
-        sum.iter_mut().zip(stripe).for_each(|(sum, byte)| *sum ^= byte);
+        key.iter_mut().zip(stripe).for_each(|(sum, byte)| *sum ^= byte);
         if nth + 1 < count {
-            diffuse(hash, &mut sum);
+            diffuse(hash, key);
         }
     }
-    key.copy_from_slice(&sum);
 }
 
 /// Replaces each piece of the length of a digest by the digest of its number and itself.

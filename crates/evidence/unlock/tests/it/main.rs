@@ -8,5 +8,6 @@ mod bitlocker;
 mod common;
 mod core_storage;
 mod luks;
+mod used_space;
 mod veracrypt;
 mod vista;

@@ -36,17 +36,17 @@ fn noise() -> impl Iterator<Item = u8> {
     })
 }
 
-fn entry(kind: u16, value: u16, content: &[u8]) -> Vec<u8> {
+pub fn entry(kind: u16, value: u16, content: &[u8]) -> Vec<u8> {
     let head = [8 + content.len() as u16, kind, value, 1];
     [&head.map(u16::to_le_bytes).concat(), content].concat()
 }
 
-fn key_entry(method: u32, key: &[u8]) -> Vec<u8> {
+pub fn key_entry(method: u32, key: &[u8]) -> Vec<u8> {
     entry(0, 1, &[&method.to_le_bytes()[..], key].concat())
 }
 
 /// An entry with a key that another one seals.
-fn sealed(kind: u16, by: &[u8; 32], inner: &[u8], nonce: u8) -> Vec<u8> {
+pub fn sealed(kind: u16, by: &[u8; 32], inner: &[u8], nonce: u8) -> Vec<u8> {
     let (nonce, mut bytes) = ([nonce; 12], inner.to_vec());
     let ccm = Ccm::<Aes256, U16, U12>::new(by.into());
     let mac = ccm.encrypt_inout_detached(&nonce.into(), &[], (&mut bytes[..]).into()).unwrap();
