@@ -177,6 +177,20 @@ def test_a_format_that_is_not_listed_is_named(tmp_path: Path, places: list[tuple
     assert found.code == (EVIDENCE if name.startswith("md") else DONE) and found.summary["verdict"] == "gaps"
 
 
+@pytest.mark.parametrize(
+    ("places", "name"),
+    [
+        # A record of a log, as mkfs.xfs leaves it; and the superblock of a journal, as mke2fs makes it.
+        ([(0, struct.pack(">IIII284xI", 0xFEEDBABE, 1, 2, 512, 1))], "external log of an XFS file system"),
+        ([(1024 + 56, struct.pack("<H", 0xEF53)), (1024 + 96, struct.pack("<I", 8))], "journal of an ext file system"),
+    ],
+)
+def test_a_log_apart_from_its_file_system_is_named(tmp_path: Path, places: list[tuple[int, bytes]], name: str) -> None:
+    found = Triaged(put(tmp_path / "volume", *places, size=8 * MIB))
+    assert name in found.describes()
+    assert f"hold the {name}" in found.said and "no supported file system" not in found.said
+
+
 def test_a_file_system_that_the_sleuth_kit_refuses_is_named_with_its_reason(tmp_path: Path) -> None:
     found = Triaged(ext4(tmp_path / "fs", "-O", "bigalloc", "-C", "16384", size=40 * MIB))
     assert "ext4 with bigalloc" in found.describes()

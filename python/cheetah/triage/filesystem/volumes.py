@@ -12,6 +12,7 @@ import pytsk3
 
 from cheetah import _native
 from cheetah.triage.filesystem import exfat, opening
+from cheetah.triage.filesystem.logs import log_in
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Problem, Result, Task, Volume
@@ -259,7 +260,13 @@ class _Finder:
             self.result.problems.append(Problem("volumes", f"{self._place(extent)}: {refusal}", index, gap=True))
         if info is None and not opened.refusals:
             named = f" ({volume.description})"
-            sentence = f"bytes {volume.start} to {volume.start + volume.length}{named} hold no supported file system"
+            place = f"bytes {volume.start} to {volume.start + volume.length}"
+            log = log_in(volume.description)
+            sentence = (
+                f"{place}{named} hold the {log}, and no file: the file system that it belongs to lies elsewhere"
+                if log
+                else f"{place}{named} hold no supported file system"
+            )
             self.result.problems.append(Problem("volumes", sentence, index))
         if volume.fs == "exfat" and (corrected := exfat.correction(self._worker.image().pread_noted, extent.start)):
             self.result.problems.append(Problem("volumes", corrected.sentence, index))

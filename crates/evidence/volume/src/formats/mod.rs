@@ -29,6 +29,8 @@ const FURTHER: [u64; 3] = [256 << 10, 1 << 20, 2 << 20];
 const FURTHER_BYTES: u64 = 2 << 10;
 /// The superblock of Linux's software RAID 0.90 begins in the last 64 KiB that are aligned to 64 KiB.
 const MD_ALIGNMENT: u64 = 64 << 10;
+/// The part of an external log of XFS in which a record begins: the longest record has as many bytes.
+const XFS_LOG_BYTES: u64 = 256 << 10;
 /// ZFS's labels, two at each end, and the part of each that holds the uberblocks.
 const ZFS_LABEL_BYTES: u64 = 256 << 10;
 const ZFS_UBERBLOCKS: u64 = 128 << 10;
@@ -119,7 +121,7 @@ pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
         found.add(structure::MD_0_90, "");
     }
     if found.formats.is_empty() {
-        search_further(&pieces, &mut found).await;
+        search_further(&pieces, &head, &mut found).await;
     }
     describe_locks(&pieces, &head, &mut found).await;
     found
@@ -170,8 +172,16 @@ async fn describe_bitlocker(pieces: &Pieces<'_>, head: &[u8], found: &mut Identi
 }
 
 /// Looks in the places that only few formats use.
-async fn search_further(pieces: &Pieces<'_>, found: &mut Identified) {
+async fn search_further(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) {
     let end = pieces.volume.len;
+    // A log begins with the rest of a record if it was written around its end.
+    if structure::has_xfs_log_record(head) {
+        return found.add(structure::XFS_LOG, "");
+    }
+    let rest = pieces.read(HEAD_BYTES, XFS_LOG_BYTES - HEAD_BYTES, found).await;
+    if structure::has_xfs_log_record(&rest) {
+        return found.add(structure::XFS_LOG, "");
+    }
     for label in [0, ZFS_LABEL_BYTES, end.saturating_sub(2 * ZFS_LABEL_BYTES), end.saturating_sub(ZFS_LABEL_BYTES)] {
         // ZFS aligns its labels to their size.
         let at = label / ZFS_LABEL_BYTES * ZFS_LABEL_BYTES + ZFS_UBERBLOCKS;

@@ -9,6 +9,8 @@ pub(super) const LINUX_RAID: &str = "member of a Linux software RAID";
 pub(super) const MD_0_90: &str = "member of a Linux software RAID (md 0.90)";
 /// The name of Core Storage.
 pub const CORE_STORAGE: &str = "Apple Core Storage (FileVault 2)";
+/// The name of an external log of XFS.
+pub(super) const XFS_LOG: &str = "external log of an XFS file system";
 const MD_1_0: &str = "member of a Linux software RAID (md 1.0)";
 pub(super) const DDF_NAME: &str = "member of a RAID in the format of SNIA (DDF)";
 
@@ -122,6 +124,19 @@ pub(super) fn is_md_old(bytes: &[u8]) -> bool {
         at(0) == 0xa92b_4efc && at(4) == 0
     };
     version(u32::from_le_bytes) || version(u32::from_be_bytes)
+}
+
+/// Whether a record of XFS's log begins at one of the sectors: the number, a version, a length, and the format of the
+/// machine that wrote it, all with the highest byte first. As in libblkid.
+pub(super) fn has_xfs_log_record(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(512).any(|sector| {
+        let version = big_endian(sector, 8);
+        big_endian(sector, 0) == 0xfeed_babe
+            && version != 0
+            && version & !3 == 0
+            && (1..=i32::MAX as u32).contains(&big_endian(sector, 12))
+            && (1..=3).contains(&big_endian(sector, 300))
+    })
 }
 
 /// Whether ZFS's uberblocks are here: the number at the start of a KiB, in either byte order.

@@ -50,6 +50,35 @@ fn superblocks_at_the_end_are_found_in_sectors_of_both_sizes() {
     );
 }
 
+/// A record of XFS's log, as mkfs.xfs leaves one in an external log.
+fn log_record() -> [u8; 512] {
+    let mut record = [0; 512];
+    for (at, number) in [(0, 0xfeed_babe_u32), (4, 1), (8, 2), (12, 512), (300, 1)] {
+        record[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    }
+    record
+}
+
+#[test]
+fn an_external_log_of_xfs_and_a_journal_of_ext_are_named() {
+    let record = log_record();
+    for at in [0, 512, 80 << 10, (256 << 10) - 512] {
+        assert_eq!(names(with(&[(at, &record)])), ["external log of an XFS file system"], "{at}");
+    }
+    assert_eq!(names(with(&[(256 << 10, &record)])), [""; 0]);
+    for (at, wrong) in [(8, 4), (8, 0), (12, 0), (12, u32::MAX), (300, 4)] {
+        let mut record = record;
+        record[at..at + 4].copy_from_slice(&wrong.to_be_bytes());
+        assert_eq!(names(with(&[(0, &record)])), [""; 0], "{at}");
+    }
+    // The log within a file system is no format of its own.
+    assert_eq!(names(with(&[(0, b"XFSB"), (4096, &record)])), ["XFS"]);
+    let mut superblock = [0; 1024];
+    superblock[56..58].copy_from_slice(&0xef53_u16.to_le_bytes());
+    superblock[96] = 8;
+    assert_eq!(names(with(&[(1024, &superblock)])), ["journal of an ext file system"]);
+}
+
 #[test]
 fn a_member_of_a_mirror_also_has_the_format_of_the_file_system_in_it() {
     let md = b"\xfc\x4e\x2b\xa9\x01\0\0\0";
