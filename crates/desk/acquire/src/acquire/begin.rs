@@ -388,6 +388,7 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
         destinations: request.destinations.iter().map(ToString::to_string).collect(),
         hashes: request.hashes.to_string(),
         e01,
+        noted: request.noted.clone(),
         // Examined when it begins.
         disks: Vec::new(),
     })

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 
 use super::run::acquire;
 use crate::engine::compare_disks;
-use crate::journal::Journal;
+use crate::journal::{BETWEEN_NOTES, Journal};
 use crate::order::{AcquireEvent, Destination, Opener, Request};
 use crate::report::Report;
 
@@ -56,7 +56,7 @@ async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
         Err(error) => return Err(changed_disk(&into, request, &evidence, &others).await.unwrap_or(error)),
     };
     let evidence = alone(evidence, others, &stack, &volume)?;
-    let e01 = noted(&request.e01, &evidence);
+    let (e01, noted) = noted(&request.e01, &evidence);
     let disks = evidence.disks.iter().map(|disk| {
         let hashes = hashes_of(disk.identity.clone(), request);
         Identity { hashes, ..disk.identity.clone() }
@@ -80,6 +80,7 @@ async fn prepare(order: DecryptOrder, request: &Request) -> Result<Request> {
         window_bytes: None,
         unlock: None,
         content: Some(content),
+        noted,
         ..request.clone()
     })
 }
@@ -115,8 +116,8 @@ pub fn content_of(disks: Vec<Identity>, stack: &VolumeStack, volume: &InnerVolum
 }
 
 /// The options of an E01 whose notes say that it is decrypted, and which disks it lies on if these are several, as far as there is space
-/// for that.
-fn noted(e01: &E01Options, volume: &Evidence) -> E01Options {
+/// for that. Returns what was noted, too.
+fn noted(e01: &E01Options, volume: &Evidence) -> (E01Options, Option<String>) {
     let said = format!("content of {}", volume.source.identity.location);
     let disk = |disk: &Source| {
         let Identity { location, size, serial, .. } = &disk.identity;
@@ -128,13 +129,13 @@ fn noted(e01: &E01Options, volume: &Evidence) -> E01Options {
         disks => Some(format!("{said}, on {}", cheetah_error::list(&disks.iter().map(disk).collect::<Vec<_>>()))),
     };
     for said in with_disks.into_iter().chain([said]) {
-        let notes = e01.case.notes.as_ref().map_or(said.clone(), |notes| format!("{said}; {notes}"));
+        let notes = e01.case.notes.as_ref().map_or(said.clone(), |notes| format!("{said}{BETWEEN_NOTES}{notes}"));
         let noted = E01Options { case: CaseData { notes: Some(notes), ..e01.case.clone() }, ..e01.clone() };
         if noted.check().is_ok() {
-            return noted;
+            return (noted, Some(said));
         }
     }
-    e01.clone()
+    (e01.clone(), None)
 }
 
 /// The hashes of the image or disk that holds the volume: those that its custody log has, or else those that it states itself.

@@ -32,7 +32,7 @@ use cheetah_drive::recognise::{Cause, Opening};
 use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{BadRange, HashChoice, HashedStart, Identity};
+use cheetah_image::{BadRange, CaseData, HashChoice, HashedStart, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::order::{Destination, Form};
@@ -47,6 +47,9 @@ pub use file::{Journal, Signed, Unread, Witness};
 pub const VERSION: u32 = 4;
 /// The maximum number of reopenings that the journal and the report describe.
 const OPENINGS_MAX: usize = 10_000;
+
+/// What stands between notes of this program and those of the examiner.
+pub const BETWEEN_NOTES: &str = "; ";
 
 /// A record of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,6 +94,9 @@ pub struct Start {
     pub hashes: String,
     /// The options of an E01.
     pub e01: E01Options,
+    /// The beginning of the notes of its case data that says of which disks the source is a volume, and is not the examiner's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted: Option<String>,
     /// The disks that the source lies on, in their order, if it is the content of a volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskState>,
@@ -118,10 +124,22 @@ impl Start {
             let shown = |size: Option<u64>| size.map_or("the most there is".to_owned(), |size| size.to_string());
             return differs("the segment size", &shown(self.e01.segment_size), &shown(now.e01.segment_size));
         }
-        if self.e01.case != now.e01.case {
+        // Whether the disks are others is found when they are compared.
+        if self.given_case() != now.given_case() {
             return differs("other case data", &"(case number, examiner …)", &"those given now");
         }
         Ok(())
+    }
+
+    /// The case data as the examiner gave them.
+    fn given_case(&self) -> CaseData {
+        let mut case = self.e01.case.clone();
+        if let (Some(noted), Some(notes)) = (&self.noted, &case.notes)
+            && let Some(rest) = notes.strip_prefix(noted.as_str())
+        {
+            case.notes = rest.strip_prefix(BETWEEN_NOTES).map(str::to_owned);
+        }
+        case
     }
 
     /// Fails if an E01 already states that the source is write-protected, and it no longer is: the statement would be

@@ -15,8 +15,23 @@ fn start(size: u64) -> Start {
         destinations: vec!["x.raw".into()],
         hashes: "all".into(),
         e01: E01Options::default(),
+        noted: None,
         disks: Vec::new(),
     }
+}
+
+#[test]
+fn notes_on_the_disks_are_no_difference_of_the_case_data_and_those_of_the_examiner_are() {
+    let noted = |made: &str, given: Option<&str>| {
+        let notes = given.map_or(made.to_owned(), |given| format!("{made}{BETWEEN_NOTES}{given}"));
+        let case = CaseData { notes: Some(notes), ..CaseData::default() };
+        let e01 = E01Options { case, ..E01Options::default() };
+        Start { e01, noted: Some(made.to_owned()), ..start(MIB) }
+    };
+    let then = noted("content of a", Some("seized"));
+    assert!(then.check_same_request(&noted("content of b", Some("seized"))).is_ok());
+    assert!(then.check_same_request(&noted("content of a", Some("found"))).is_err_and(|error| error.is_misuse()));
+    assert!(then.check_same_request(&noted("content of a", None)).is_err_and(|error| error.is_misuse()));
 }
 
 fn checkpoint(at: u64, chunks: u8, bad: Vec<BadRange>) -> Checkpoint {

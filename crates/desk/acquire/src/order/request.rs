@@ -112,6 +112,8 @@ pub struct Request {
     pub unlock: Option<VolumeChoice>,
     /// Of what the source is the content, if it is that of a volume.
     pub content: Option<ContentOf>,
+    /// The beginning of the notes of the case data that says so, and is not the examiner's.
+    pub noted: Option<String>,
     /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,
     /// Keeps what is known of custody logs elsewhere.
@@ -141,6 +143,7 @@ impl Request {
             force: false,
             unlock: None,
             content: None,
+            noted: None,
             key: None,
             custodian: Custodian::default(),
         }

@@ -64,6 +64,7 @@ mod search;
 mod search_at_nodes;
 mod secured;
 mod serve;
+mod several_disks;
 mod shadow_copies;
 mod slow_links;
 mod snapshots;
