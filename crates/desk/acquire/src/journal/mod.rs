@@ -125,7 +125,7 @@ impl Start {
             return differs("the segment size", &shown(self.e01.segment_size), &shown(now.e01.segment_size));
         }
         // Whether the disks are others is found when they are compared.
-        if self.given_case() != now.given_case() {
+        if self.e01.case != now.e01.case && self.given_case() != now.given_case() {
             return differs("other case data", &"(case number, examiner …)", &"those given now");
         }
         Ok(())
