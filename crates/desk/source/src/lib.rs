@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod apart;
 mod contents;
 mod doubts;
 mod inner;

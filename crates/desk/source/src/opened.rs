@@ -14,9 +14,10 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
+use crate::apart::named_apart;
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
 use crate::doubts::{doubts, image_on, readable_up_to};
-use crate::inner::{Beside, check_copies, copies_within, is_known_better, named_apart, volumes_in, volumes_of_drive};
+use crate::inner::{Beside, check_copies, copies_within, is_known_better, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};

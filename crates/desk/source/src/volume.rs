@@ -9,7 +9,7 @@ use cheetah_kit::file::Status;
 use cheetah_unlock::Keys;
 use futures::future::BoxFuture;
 
-use crate::inner::named_apart;
+use crate::apart::named_apart;
 use crate::stack::{How, InnerVolume, ShadowCopies, Start, VolumeStack, find};
 
 /// What is shown of a source.

@@ -16,7 +16,7 @@ use cheetah_kit::file::Status;
 use cheetah_kit::random;
 use futures::{StreamExt as _, stream};
 
-use super::recognise::Unrecognised;
+use super::unrecognised::Unrecognised;
 use crate::journal::{self, ContentSample, DiskState, FileState};
 
 /// Bytes of a page, of which the samples are.

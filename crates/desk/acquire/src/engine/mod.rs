@@ -22,6 +22,7 @@ mod readback;
 mod recognise;
 mod sink_queues;
 mod source_files;
+mod unrecognised;
 
 pub use checkpoint::Checkpoints;
 pub use disks::{compare as compare_disks, examine as examine_disks};
@@ -29,6 +30,5 @@ pub use eta_meter::EtaMeter;
 pub use look::Look;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first, too_many, unacquirable};
 pub use readback::{Replay, read_back};
-pub use recognise::Unrecognised;
 pub use sink_queues::SinkQueues;
 pub use source_files::{SourceFiles, watch, watch_all};

@@ -17,7 +17,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
-use super::recognise::{Compared, Unrecognised, recognise};
+use super::recognise::{Compared, recognise};
+use super::unrecognised::Unrecognised;
 use super::{EtaMeter, Look, SinkQueues};
 use crate::journal::{self, AcquisitionState, JournalRecord};
 use crate::order::{AcquireEvent, ErrorsMax, Opener};

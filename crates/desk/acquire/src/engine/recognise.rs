@@ -6,34 +6,12 @@ use cheetah_device::coverage::State;
 use cheetah_drive::digests::{CHUNK_BYTES, digest};
 pub use cheetah_drive::recognise::Compared;
 use cheetah_drive::recognise::{Cause, Comparing, Comparison, Opening, Pieces};
-use cheetah_error::Error;
 use cheetah_kit::clock::now_s;
 use cheetah_source::Evidence;
 
 use super::disks::compare;
+use super::unrecognised::Unrecognised;
 use crate::journal::{self, AcquisitionState};
-
-/// Why a source is not recognised.
-pub enum Unrecognised {
-    /// It may be another source: facts about it differ.
-    Another(Error),
-    /// By all known facts it is the source, but its content has changed or cannot be read.
-    Failed(Error),
-}
-
-impl From<Error> for Unrecognised {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl Unrecognised {
-    pub fn into_error(self) -> Error {
-        match self {
-            Self::Another(error) | Self::Failed(error) => error,
-        }
-    }
-}
 
 /// Compares a source with the data acquired from it.
 ///
