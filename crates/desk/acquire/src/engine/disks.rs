@@ -8,8 +8,9 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_device::supervise;
 use cheetah_drive::copy::read_exactly;
 use cheetah_drive::digests::digest;
+use cheetah_drive::recognise::DiskCompared;
+use cheetah_error::Error;
 use cheetah_error::next::Acquisition;
-use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 use cheetah_image::{Kind, Source, SourceFile};
 use cheetah_kit::file::Status;
@@ -18,6 +19,8 @@ use futures::{StreamExt as _, stream};
 
 use super::unrecognised::Unrecognised;
 use crate::journal::{self, ContentSample, DiskState, FileState};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Bytes of a page, of which the samples are.
 const PAGE_BYTES: u64 = 4096;
@@ -42,17 +45,25 @@ pub async fn examine(disks: &[Source]) -> Result<Vec<DiskState>> {
     Ok(states)
 }
 
-/// Compares the disks as they are `now` with what was recorded of them. Returns the differences that the examiner vouches for, a
-/// sentence each.
+/// Disks that were compared. No difference was found but those that are vouched for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ComparedDisks {
+    /// The differences that the examiner vouches for, a sentence each.
+    pub vouched: Vec<String>,
+    /// Each disk, in order.
+    pub disks: Vec<DiskCompared>,
+}
+
+/// Compares the disks as they are `now` with what was recorded of them.
 ///
 /// # Errors
 ///
 /// `Kind::Evidence` if one of them is, or may be, another one, or has changed; `Kind::Misuse` if there are more or fewer;
 /// `Kind::Device` if one of them is lost.
-pub async fn compare(then: &[DiskState], now: &[Source], same_source: bool) -> Result<Vec<String>, Unrecognised> {
+pub async fn compare(then: &[DiskState], now: &[Source], same_source: bool) -> Result<ComparedDisks, Unrecognised> {
     // Earlier versions recorded no disks, and read a volume from one alone.
     if then.is_empty() && now.len() <= 1 {
-        return Ok(Vec::new());
+        return Ok(ComparedDisks::default());
     }
     if then.len() != now.len() {
         let (then, now) = (then.len(), now.len());
@@ -61,19 +72,25 @@ pub async fn compare(then: &[DiskState], now: &[Source], same_source: bool) -> R
                 .next(Acquisition::RepeatOrBeginAgain),
         ));
     }
-    let mut vouched = Vec::new();
+    let mut compared = ComparedDisks::default();
     for (index, (then, now)) in then.iter().zip(now).enumerate() {
         let found = compare_one(then, now, same_source).await;
-        vouched.extend(found.map_err(|why| match why {
+        let (vouched, disk) = found.map_err(|why| match why {
             // Only the first can have called, and another may call.
             Unrecognised::Another(error) if index > 0 => Unrecognised::Failed(error),
             why => why,
-        })?);
+        })?;
+        compared.vouched.extend(vouched);
+        compared.disks.push(disk);
     }
-    Ok(vouched)
+    Ok(compared)
 }
 
-async fn compare_one(then: &DiskState, now: &Source, same_source: bool) -> Result<Vec<String>, Unrecognised> {
+async fn compare_one(
+    then: &DiskState,
+    now: &Source,
+    same_source: bool,
+) -> Result<(Vec<String>, DiskCompared), Unrecognised> {
     let location = &now.identity.location;
     let changes = journal::known_changes(&then.identity, &now.identity, same_source);
     let mut vouched = changes.map_err(Unrecognised::Another)?;
@@ -83,22 +100,25 @@ async fn compare_one(then: &DiskState, now: &Source, same_source: bool) -> Resul
     }
     vouched.extend(written);
     let instance = now.identity.instance();
-    if instance.is_none() || instance != then.identity.instance() {
-        compare_content(then, now).await?;
-    }
-    Ok(vouched.into_iter().map(|how| format!("{location}: {how}")).collect())
+    let (compared_bytes, unreadable_bytes) = match instance.is_some() && instance == then.identity.instance() {
+        true => (0, 0),
+        false => compare_content(then, now).await?,
+    };
+    let size_bytes = now.identity.size;
+    let disk = DiskCompared { location: location.clone(), size_bytes, compared_bytes, unreadable_bytes };
+    Ok((vouched.into_iter().map(|how| format!("{location}: {how}")).collect(), disk))
 }
 
-/// Compares the samples. What could not be read then, or cannot be now, does not count.
-async fn compare_content(then: &DiskState, now: &Source) -> Result<(), Unrecognised> {
+/// Compares the samples. What could not be read then does not count. Returns the bytes that are equal, and those that cannot be read now.
+async fn compare_content(then: &DiskState, now: &Source) -> Result<(u64, u64), Unrecognised> {
     let location = &now.identity.location;
     let known = || then.samples.iter().filter(|sample| sample.blake3.is_some());
     let found = read(now, known().map(|sample| ByteRange::new(sample.offset, sample.len)).collect()).await?;
-    let mut compared = 0_usize;
+    let (mut equal_bytes, mut unreadable_bytes) = (0, 0);
     for (then, now) in known().zip(&found) {
         match &now.blake3 {
-            None => {}
-            Some(_) if now.blake3 == then.blake3 => compared += 1,
+            None => unreadable_bytes += now.len,
+            Some(_) if now.blake3 == then.blake3 => equal_bytes += now.len,
             Some(_) => {
                 let place = ByteRange::new(now.offset, now.len);
                 return Err(Unrecognised::Failed(journal::changed(
@@ -109,8 +129,8 @@ async fn compare_content(then: &DiskState, now: &Source) -> Result<(), Unrecogni
         }
     }
     // A disk of which little can be read any more is not recognised.
-    match 2 * compared >= found.len() {
-        true => Ok(()),
+    match equal_bytes >= unreadable_bytes {
+        true => Ok((equal_bytes, unreadable_bytes)),
         false => Err(Unrecognised::Failed(Error::failed(format!(
             "{location} cannot be recognised: most of what could be read of it in the beginning cannot be read any more"
         )))),
@@ -206,7 +226,8 @@ mod tests {
     async fn a_disk_that_changed_or_was_swapped_is_refused_whichever_it_is() {
         let disks = [disk("a", &vec![1; SIZE]), disk("b", &vec![2; SIZE])];
         let then = examine(&disks).await.unwrap();
-        assert_eq!(compare(&then, &disks, false).await.ok(), Some(Vec::new()));
+        let known = compare(&then, &disks, false).await.ok().unwrap();
+        assert!(known.vouched.is_empty() && known.disks.iter().all(|disk| disk.compared_bytes > 0), "{known:?}");
         for index in 0..disks.len() {
             let mut now = disks.clone();
             now[index] = disk(&disks[index].identity.location, &vec![3; SIZE]);
@@ -226,7 +247,7 @@ mod tests {
         let then = examine(&[disk("a", &vec![1; SIZE]), disk("b", &vec![2; SIZE])]).await.unwrap();
         let now = [disk("a", &vec![1; SIZE]), disk("c", &vec![2; SIZE])];
         assert!(refused(&then, &now, false).await.is_evidence());
-        assert_eq!(compare(&then, &now, true).await.ok().map(|vouched| vouched.len()), Some(1));
+        assert_eq!(compare(&then, &now, true).await.ok().map(|known| known.vouched.len()), Some(1));
     }
 
     #[tokio::test]
@@ -236,7 +257,7 @@ mod tests {
         assert!(refused(&then, &disks[..1], true).await.is_misuse());
         assert!(refused(&then[..1], &disks, true).await.is_misuse());
         assert!(refused(&[], &disks, true).await.is_misuse());
-        assert_eq!(compare(&[], &disks[..1], false).await.ok(), Some(Vec::new()));
+        assert_eq!(compare(&[], &disks[..1], false).await.ok(), Some(ComparedDisks::default()));
     }
 
     #[tokio::test]
@@ -250,7 +271,7 @@ mod tests {
         let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(past).unwrap();
         assert!(refused(&then, &disks, false).await.is_evidence());
-        assert_eq!(compare(&then, &disks, true).await.ok().map(|vouched| vouched.len()), Some(1));
+        assert_eq!(compare(&then, &disks, true).await.ok().map(|known| known.vouched.len()), Some(1));
     }
 
     #[test]

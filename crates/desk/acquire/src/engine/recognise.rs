@@ -9,7 +9,7 @@ use cheetah_drive::recognise::{Cause, Comparing, Comparison, Opening, Pieces};
 use cheetah_kit::clock::now_s;
 use cheetah_source::Evidence;
 
-use super::disks::compare;
+use super::disks::{ComparedDisks, compare};
 use super::unrecognised::Unrecognised;
 use crate::journal::{self, AcquisitionState};
 
@@ -26,7 +26,7 @@ pub async fn recognise(
     compared: Compared<'_>,
 ) -> Result<Opening, Unrecognised> {
     let (then, now) = (&state.start.source, &evidence.source.identity);
-    let mut vouched = compare(&state.start.disks, &evidence.disks, same_source).await?;
+    let ComparedDisks { mut vouched, disks } = compare(&state.start.disks, &evidence.disks, same_source).await?;
     // Where the machine and the path are known and equal, another size is a change.
     let is_another = then.server.is_none() || then.differences(now).iter().any(|difference| !difference.is_final);
     let changes = journal::known_changes(then, now, same_source)
@@ -70,5 +70,6 @@ pub async fn recognise(
         write_protected: now.write_protected,
         vouched,
         comparison,
+        disks,
     })
 }

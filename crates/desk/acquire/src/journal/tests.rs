@@ -161,6 +161,7 @@ fn an_interruption_is_counted_and_recorded_with_the_recognition_of_the_source() 
         write_protected: Some(false),
         vouched: vec!["its path was a and is now b".into()],
         comparison: Comparison::Samples { compared_bytes: 64 * MIB, of_bytes: 640 * MIB, differ_bytes_max: 66 * MIB },
+        disks: Vec::new(),
     };
     let mut journal = Journal::create(&path, &start(2 * MIB)).unwrap();
     let resumed = opening(Cause::Resumed, "2");

@@ -94,6 +94,10 @@ impl Report {
                 Cause::Resumed => "command run again",
             };
             line(f, "", format_args!("at {}: {why}: {opening}", Size(opening.at)))?;
+            for disk in &opening.disks {
+                let (location, bytes) = (&disk.location, Size(disk.compared_bytes));
+                line(f, "", format_args!("  {location}: {bytes} at both ends and in random places compared, equal"))?;
+            }
         }
         if self.openings.len() > OPENINGS_SHOWN_MAX {
             line(f, "", format_args!("and {} more", self.openings.len() - OPENINGS_SHOWN_MAX))?;

@@ -29,6 +29,23 @@ pub struct Opening {
     pub vouched: Vec<String>,
     /// How it was compared with the data acquired before.
     pub comparison: Comparison,
+    /// The disks that it lies on, if it is the content of a volume, each as it was compared with its state at the beginning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskCompared>,
+}
+
+/// A disk or an image that was compared with samples of its content. No difference was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DiskCompared {
+    /// Where it is.
+    pub location: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes that were compared, at both ends and in random places; 0 if the agent is the same process, which kept it open.
+    pub compared_bytes: u64,
+    /// Bytes that could be read at the beginning, and could not be read now.
+    pub unreadable_bytes: u64,
 }
 
 /// Why a source was opened again.

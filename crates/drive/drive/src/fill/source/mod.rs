@@ -235,7 +235,16 @@ impl Inner {
             comparing.conclude(equal.and(unknown), sent.bytes())?
         };
         let (at_s, at) = (now_s(), sent.bytes());
-        Ok(Opening { at_s, at, cause, instance: instance.cloned(), write_protected, vouched: Vec::new(), comparison })
+        Ok(Opening {
+            at_s,
+            at,
+            cause,
+            instance: instance.cloned(),
+            write_protected,
+            vouched: Vec::new(),
+            comparison,
+            disks: Vec::new(),
+        })
     }
 
     /// Whether `device` is still the source, so that its answer is valid. If so, records the range as sent.

@@ -222,6 +222,7 @@ async fn a_sample_of_a_large_part_leaves_a_bound_in_the_drive_file() {
         write_protected: None,
         vouched: vec![],
         comparison: Comparison::Digests { compared_bytes: 256 * GRAIN, unreadable_bytes: 0 },
+        disks: vec![],
     };
     record.opened(&Opening { comparison: Comparison::SameInstance, ..opening.clone() }).unwrap();
     assert_eq!(record.file(), saved);
