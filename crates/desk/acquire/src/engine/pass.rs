@@ -309,7 +309,8 @@ impl Pass<'_> {
         if !doubts.is_empty() {
             (self.tell)(AcquireEvent::Doubts { doubts: doubts.clone() })?;
         }
-        self.doubts = doubts;
+        // Beside those about the disks that it lies on.
+        self.doubts.extend(doubts);
         Ok(())
     }
 
