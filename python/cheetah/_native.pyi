@@ -172,6 +172,11 @@ class Wanted(Protocol):
 def read_words(list: bytes) -> list[str]:
     """Returns the words in a list, which is the content of a file."""
 
+def split_rules(texts: list[str]) -> tuple[list[tuple[bytes, bool]], list[tuple[int, str | None, str]]]:
+    """Divides YARA rules in files, whose texts these are. Returns the atoms, each as its bytes and whether the case of letters is ignored,
+    and the rules that have none, each as the number of its file, its name (None stands for all rules of the file), and why: "condition",
+    "strings", "too-many" or "not-parsed"."""
+
 @final
 class Hit:
     """A place where a pattern matches. `offset` and `length` are in bytes. Of a hit inside compressed data, `offset` is where these begin,

@@ -2,7 +2,8 @@
 //!
 //! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
 //! reads and searches ([`search`]) them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes.
-//! [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats; [`sizes`] and
+//! [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats; [`yara`] divides rules for a
+//! search; [`sizes`] and
 //! [`path_text`] read what users write. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/`
 //! turns devices into file objects.
 
@@ -20,6 +21,7 @@ mod search;
 mod share;
 mod sizes;
 mod tables;
+mod yara;
 
 use pyo3::prelude::*;
 
@@ -32,6 +34,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<search::Hit>()?;
     module.add_class::<search::Hits>()?;
     module.add_function(wrap_pyfunction!(search::read_words, module)?)?;
+    module.add_function(wrap_pyfunction!(yara::split_rules, module)?)?;
     module.add_class::<membership::Membership>()?;
     module.add_class::<membership::Peer>()?;
     module.add_class::<custody::CustodyLog>()?;

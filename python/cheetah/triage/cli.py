@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FAILED, MISUSED = 1, 2
 SECTOR_SIZES = (512, 1024, 2048, 4096)
+NO_HASH = "none"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,6 +86,13 @@ def parse(words: Sequence[str]) -> Settings:
     for typed in given.unlock:
         if not os.path.exists(_absolute(typed)):
             _misuse(f"--unlock {typed}: there is no such file", given.json)
+    if given.at_nodes and not given.yara:
+        _misuse("--at-nodes: it is for YARA rules; give some with --yara", given.json)
+    if given.at_nodes and given.scheduler:
+        _misuse(
+            "--at-nodes and --scheduler: workers of other machines do not know what the nodes found; leave one out",
+            given.json,
+        )
     if given.unlock and given.scheduler:
         _misuse(
             "--unlock and --scheduler: keys stay on this machine, whose workers do the work; leave one out", given.json
@@ -111,6 +119,7 @@ def parse(words: Sequence[str]) -> Settings:
         shadow_copies=tuple(given.shadow_copy),
         sector_size=given.sector_size,
         case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
+        at_nodes=given.at_nodes,
         fresh=given.fresh,
         json=given.json,
     )
@@ -130,6 +139,7 @@ def _parser() -> options.Parser:
     add("--scheduler", metavar="URI")
     for kind in LISTS:
         add(f"--{kind}", metavar="FILE", action="append", default=[])
+    add("--at-nodes", action="store_true")
     add("--hash", metavar="LIST", type=_hashes, default=HASHES)
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)
     add("--no-unallocated", action="store_true")
@@ -151,9 +161,11 @@ def _count(text: str) -> int:
 
 
 def _hashes(text: str) -> tuple[str, ...]:
+    if text == NO_HASH:
+        return ()
     requested = text.split(",")
     if not requested or any(one not in HASHES for one in requested):
-        raise argparse.ArgumentTypeError(f"{text!r}: write some of {','.join(HASHES)}")
+        raise argparse.ArgumentTypeError(f"{text!r}: write some of {','.join(HASHES)}, or {NO_HASH}")
     return tuple(one for one in HASHES if one in requested)
 
 

@@ -46,6 +46,8 @@ class Settings:
     """The size of the source's sectors in bytes, if the user gives it."""
     case: tuple[tuple[str, str], ...] = ()
     """Case data for the record, as names and texts: see `CASE`."""
+    at_nodes: bool = False
+    """Whether atoms of the rules are searched where the bytes lie, so that only files that may match are read."""
     fresh: bool = False
     json: bool = False
 
@@ -58,6 +60,7 @@ class Settings:
             "unallocated": self.unallocated and not self.quick,
             "sector_size": self.sector_size,
             **{kind: [_digest(path) for path in sorted(getattr(self, kind))] for kind in LISTS},
+            **({"at_nodes": True} if self.at_nodes else {}),
         }
 
     def published(self) -> dict[str, Any]:
@@ -69,6 +72,7 @@ class Settings:
             "max_file": self.max_file,
             "unallocated": self.unallocated,
             **({} if self.sector_size is None else {"sector_size": self.sector_size}),
+            **({"at_nodes": True} if self.at_nodes else {}),
         }
 
 

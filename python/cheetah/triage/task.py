@@ -231,7 +231,7 @@ class Event:
     """A progress event, sent several times a second at most. `total` is a lower bound that grows."""
 
     stage: str
-    """A stage, or "lists", "ranking", "merging", "report", "done"."""
+    """A stage, or "lists", "ranking", "atoms", "merging", "report", "done"."""
     done: int
     total: int
     bytes: int = 0

@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytsk3
 
+from cheetah.triage.content import stored
 from cheetah.triage.filesystem import allocation, allocation_maps, distrust, opening
 from cheetah.triage.kinds import extensions, types
 from cheetah.triage.kinds.signatures import HEAD_BYTES, Type
 from cheetah.triage.ranking import folder_kinds, score
 from cheetah.triage.reading.reader import OpenStream, Reader, reason
 from cheetah.triage.reading.worker import Worker
-from cheetah.triage.search import hashset, name_search, scan
+from cheetah.triage.search import atom_map, hashset, name_search, scan
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.schemas import CONTENT
 from cheetah.triage.task import Content, Entry, Finding, Problem, Result
@@ -29,6 +30,7 @@ _STREAMS = frozenset(
         pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_NTFS_DATA, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA,
     )
 )  # fmt: skip
+_SEARCHED = "its bytes were searched where they lie, and only its beginning was read: no atom of the rules is in it"
 # The number of runs of a file that are checked for other owners.
 _RUNS_MAX = 1 << 20
 
@@ -46,6 +48,8 @@ class Tools:
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
         self.maps = allocation_maps.AllocationMaps(worker)
+        self.atoms: atom_map.AtomMap | None = None
+        """Where atoms of the rules are, once these were searched where the bytes lie; None if every file is read."""
 
     @classmethod
     def of(cls, worker: Worker) -> "Tools":
@@ -55,6 +59,8 @@ class Tools:
         found = worker.keep["tools"]
         assert isinstance(found, cls)
         found.maps.begin()
+        if worker.settings.at_nodes and found.atoms is None:
+            found.atoms = atom_map.AtomMap.load(atom_map.path_in(worker.settings.out))
         return found
 
 
@@ -140,7 +146,21 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
             return Content(entry.row, "unreadable", why)
     if one.skip:
         return Content(entry.row, "skipped", one.skip)
+    one.without_atoms = _is_without_atoms(worker, tools, entry, attribute)
     return _with_doubts(worker, one, attribute, bool(runs), result)
+
+
+def _is_without_atoms(worker: Worker, tools: Tools, entry: Entry, attribute: Any) -> bool:
+    """Returns whether the search for atoms, where the bytes lie, covers all of a stream and has found none in it."""
+    if tools.atoms is None:
+        return False
+    try:
+        place = stored.place(worker, entry, attribute)
+    except OSError:
+        place = None
+    # Reading the file tells of failures.
+    worker.take_unreadable()
+    return place is not None and tools.atoms.has_none(*place)
 
 
 def _with_doubts(
@@ -232,11 +252,12 @@ def _read(tools: Tools, one: OpenStream, worker: Worker) -> Read:
     """Reads a whole stream."""
     reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
-    searched = scan.Stream(tools.engine) if tools.engine is not None and one.size else None
+    is_searched = tools.engine is not None and one.size and not one.without_atoms
+    searched = scan.Stream(tools.engine) if tools.engine is not None and is_searched else None
     if searched is not None and tools.engine is not None:
         tools.engine.name(one.entry.path)
     head = b""
-    for offset, piece in reader.pieces():
+    for offset, piece in reader.head_and_rest(HEAD_BYTES) if one.without_atoms else reader.pieces():
         if len(head) == offset < HEAD_BYTES:
             head += piece[: HEAD_BYTES - offset]
         if reader.complete:
@@ -256,7 +277,8 @@ def _judge(tools: Tools, one: OpenStream, read: Read) -> tuple[Content, list[Fin
     """Returns the row and the findings of a stream under one of its names."""
     reader, head, hashes = read.reader, read.head, read.hashes
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
-    whys = [why for why in (reader.why(), read.unsearched, one.note) if why]
+    searched = _SEARCHED if one.without_atoms and one.size > reader.bytes_read else None
+    whys = [why for why in (reader.why(), read.unsearched, one.note, searched) if why]
     found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
     trusted = not one.entry.deleted and reader.complete
     odd = None if read.known or one.encrypted else extensions.mismatch(one.entry.extension, found, head, trusted)

@@ -48,6 +48,10 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
         return result
     counts: dict[tuple[str, str], int] = {}
     for begin, size, tail in ranges:
+        if tools.atoms is not None and tools.atoms.has_none(begin, size + tail):
+            # It was read where it lies.
+            result.bytes_read += size
+            continue
         for hit in _search(worker, tools.engine, volume, begin, size, tail, result):
             _findings(result, counts, volume, hit)
     return result

@@ -54,6 +54,7 @@ def _write_tables(opened: Opened, stages: Stages, done: list[CompletedTask], com
 def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: bool) -> summary.RunFacts:
     # Tasks may report the same problem.
     problems = list({problem for one in done for problem in one.problems})
+    problems += stages.first_stage.problems
     problems.sort(key=_problem_order)
     if stages.stopped:
         problems.insert(0, stages.stopped)
@@ -84,6 +85,7 @@ def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: 
         custody={"log": custody.LOG, "key": opened.log.key},
         connections=shared.connections,
         unlocked=shared.unlocked,
+        at_nodes=stages.first_stage.facts,
         logical=shared.logical if any(shared.logical.values()) else None,
         placement=opened.workers.placement,
         unallocated=(

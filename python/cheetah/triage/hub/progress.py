@@ -24,6 +24,7 @@ _STAGES = {
     "volumes": "looking for file systems",
     "listing": "listing",
     "ranking": "ranking",
+    "atoms": "searching for what the rules need",
     "content": "reading files",
     "unallocated": "searching unallocated space",
     "merging": "writing tables",
@@ -128,7 +129,7 @@ def _bar() -> Iterator[Tell]:
 
         def tell(event: Event) -> None:
             total = (
-                event.total if event.total > event.done or event.stage in ("lists", "content", "unallocated") else None
+                event.total if event.total > event.done or event.stage in ("lists", "atoms", "content", "unallocated") else None
             )
             progress.update(line, description=rich.markup.escape(words(event)), completed=event.done, total=total)
             for doubt in event.doubts:

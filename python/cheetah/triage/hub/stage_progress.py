@@ -45,6 +45,13 @@ class StageProgress:
         self._processed += rows
         self.of(self._row_stage)
 
+    def atoms(self, done: int, total: int) -> None:
+        """Reports how far the search for atoms of rules came, in bytes of the source."""
+        now = time.monotonic()
+        if not done or now - self._told_s >= TELL_S:
+            self._told_s = now
+            self._tell(Event("atoms", done, total, doubts=self.doubts, unit="bytes", elapsed_s=now - self._began_s))
+
     def of(self, stage: str, always: bool = False) -> None:
         """Reports a stage, at most every `TELL_S`."""
         now = time.monotonic()

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from cheetah.triage.hub import plan, space
+from cheetah.triage.hub.first_stage import FirstStage
 from cheetah.triage.hub.opened import Opened
 from cheetah.triage.hub.source_watch import SourceWatch, Stopped
 from cheetah.triage.listing import assemble
@@ -25,6 +26,7 @@ class Stages:
         self.reached: list[str] = []
         self.ended = False
         """Whether the last stage was done."""
+        self.first_stage = FirstStage(opened.settings)
         self.stopped: Problem | None = None
         """Why the result is not complete, unless the user interrupted the run."""
 
@@ -59,6 +61,7 @@ class Stages:
 
     def _examine(self) -> None:
         opened = self._opened
+        self.first_stage.begin()
         self._stage("volumes", [opened.volumes_task()])
         (found,) = opened.ledger.done["volumes"].values()
         if found.failed:
@@ -68,6 +71,7 @@ class Stages:
         order = self._rank()
         opened.progress.totals["content"] = len(order)
         listing = ArrowRows(opened.parts.path("listing"), plan.COLUMNS)
+        self.first_stage.run(opened.progress.atoms)
         self._stage("content", plan.content_tasks(listing, order, opened.settings))
         if opened.searches_unallocated:
             ranges = self.ranges()

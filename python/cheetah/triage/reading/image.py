@@ -87,6 +87,10 @@ class TskImage(pytsk3.Img_Info):
         returns the source's own."""
         self._corrections[offset] = content
 
+    def is_corrected(self, offset: int, length: int) -> bool:
+        """Returns whether The Sleuth Kit sees other bytes than the source's in a range."""
+        return any(place < offset + length and offset < place + len(one) for place, one in self._corrections.items())
+
     def _corrected(self, offset: int, content: bytes) -> bytes:
         whole = bytearray(content)
         for place, right in self._corrections.items():

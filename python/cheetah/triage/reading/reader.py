@@ -29,6 +29,8 @@ class OpenStream:
     skip: str | None = None
     """Why its content is no longer its own."""
     note: str | None = None
+    without_atoms: bool = False
+    """Whether its bytes were searched where they lie, and no atom of the rules is among them."""
     valid: int | None = None
     """The length behind which its bytes read as zeros, whatever the disk holds there; None if there is none."""
 
@@ -53,11 +55,23 @@ class Reader:
     @property
     def complete(self) -> bool:
         """Whether everything so far was read, and the limit does not cut the stream off."""
-        return not self._lost and not self._given_up and self._end == self._one.size
+        return self.lacks_nothing and self._end == self._one.size
 
-    def pieces(self) -> collections.abc.Iterator[tuple[int, bytes]]:
+    @property
+    def lacks_nothing(self) -> bool:
+        """Whether all that was tried so far was read."""
+        return not self._lost and not self._given_up
+
+    def head_and_rest(self, head_bytes: int) -> collections.abc.Iterator[tuple[int, bytes]]:
+        """As `pieces`, but ends after the first bytes, if these can be read."""
+        yield from self.pieces(0, head_bytes)
+        if not self.lacks_nothing:
+            yield from self.pieces(head_bytes)
+
+    def pieces(self, start: int = 0, end: int | None = None) -> collections.abc.Iterator[tuple[int, bytes]]:
         """Yields offset and bytes, ascending, without unreadable pieces."""
-        for offset, length, content, given_up in salvage.of(self._read, 0, self._end):
+        until = self._end if end is None else min(end, self._end)
+        for offset, length, content, given_up in salvage.of(self._read, start, until):
             if content is not None:
                 self.bytes_read += length
                 yield offset, content

@@ -94,6 +94,8 @@ class RunFacts:
 
     placement: Placement | None = None
     """How many tasks were placed near their bytes; None without a cluster."""
+    at_nodes: Json | None = None
+    """What a search for the atoms of YARA rules came to, where the bytes lie; None if none was asked for."""
 
     @property
     def quick(self) -> bool:
@@ -139,6 +141,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
             "unreadable": tally.states["unreadable"]["bytes"],
         },
         "coverage": _coverage(facts, tally),
+        **({} if facts.at_nodes is None else {"at_nodes": facts.at_nodes}),
         "types": tally.types.ranked(TYPES_MAX),
         "type_bytes": tally.type_bytes.ranked(TYPES_MAX),
         "mismatches": tally.mismatches.ranked(TYPES_MAX),

@@ -44,6 +44,7 @@ _HEADLINES = {
         "that it is not on the source. The same command resumes the run.",
     ),
 }
+_SEARCHED = "or searched where it lies for what the YARA rules need, and found to have none of it"
 
 
 def of(summary: Json) -> Verdict:
@@ -56,6 +57,8 @@ def of(summary: Json) -> Verdict:
         sentence = sentence.replace(
             "each file was read whole", "each file was read whole, and all unallocated space was searched", 1
         )
+    if "searched_bytes" in (summary.get("at_nodes") or {}):
+        sentence = sentence.replace("each file was read whole", f"each file was read whole, {_SEARCHED}", 1)
     if summary["verdict"] in ("quick", "stopped"):
         gaps, notes = gaps + notes, []
     return Verdict(summary["verdict"], headline, sentence, tuple(gaps), tuple(notes))

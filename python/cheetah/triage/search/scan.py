@@ -334,14 +334,20 @@ def read_keywords(path: str) -> list[str]:
     return keywords
 
 
-def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.abc.Iterable[str]) -> Engine | None:
-    """Returns an engine with all keywords and rules, or None without any. Raises ValueError or OSError for an invalid
-    file."""
-    keywords = [keyword for path in keyword_files for keyword in read_keywords(path)]
+def read_rules(rule_files: collections.abc.Iterable[str]) -> list[tuple[str, str]]:
+    """Reads files with rules, and returns the name and the text of each. Raises OSError if one cannot be read."""
     rules = []
     for path in rule_files:
         with open(path, encoding="utf-8", errors="replace") as file:
             rules.append((os.path.basename(path), file.read()))
+    return rules
+
+
+def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.abc.Iterable[str]) -> Engine | None:
+    """Returns an engine with all keywords and rules, or None without any. Raises ValueError or OSError for an invalid
+    file."""
+    keywords = [keyword for path in keyword_files for keyword in read_keywords(path)]
+    rules = read_rules(rule_files)
     return Engine(keywords, rules) if keywords or rules else None
 
 
