@@ -129,7 +129,9 @@ def _bar() -> Iterator[Tell]:
 
         def tell(event: Event) -> None:
             total = (
-                event.total if event.total > event.done or event.stage in ("lists", "atoms", "content", "unallocated") else None
+                event.total
+                if event.total > event.done or event.stage in ("lists", "atoms", "content", "unallocated")
+                else None
             )
             progress.update(line, description=rich.markup.escape(words(event)), completed=event.done, total=total)
             for doubt in event.doubts:
