@@ -94,6 +94,7 @@ class RunFacts:
 
     placement: Placement | None = None
     """How many tasks were placed near their bytes; None without a cluster."""
+
     at_nodes: Json | None = None
     """What a search for the atoms of YARA rules came to, where the bytes lie; None if none was asked for."""
 
