@@ -1,8 +1,10 @@
 """Atoms of YARA rules, compared with the engine: what a rule matches has one of its atoms in it."""
 
 import base64
+import functools
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yara_x
@@ -26,8 +28,13 @@ def occurs(found: atoms.Split, content: bytes) -> bool:
     return any(atom in (lower if ignore_case else content) for atom, ignore_case in found.atoms)
 
 
+@functools.lru_cache(maxsize=1)
+def compiled(source: str) -> Any:
+    return yara_x.compile(source)
+
+
 def matches(source: str, content: bytes) -> bool:
-    return bool(yara_x.compile(source).scan(content).matching_rules)
+    return bool(compiled(source).scan(content).matching_rules)
 
 
 STRINGS = (

@@ -10,34 +10,35 @@ fn needs(condition: &str, words: &[&str]) {
     assert_eq!(atoms(&rule(condition)), Ok(words), "{condition}");
 }
 
+/// Conditions, and the strings of which one must be there.
+const NEEDS: &[(&str, &[&str])] = &[
+    ("$a", &["first"]),
+    ("$a at 0", &["first"]),
+    ("$a in (0..100)", &["first"]),
+    ("$a or $b", &["first", "second"]),
+    ("$a or ($b and $c)", &["first", "third"]),
+    ("filesize < 100 and $b", &["second"]),
+    ("any of them", &["first", "second", "third"]),
+    ("2 of ($a, $b)", &["first"]),
+    ("1 of ($a, $b)", &["first", "second"]),
+    ("any of ($a*, $b)", &["first", "second"]),
+    ("any of ($a, $b) in (0..9)", &["first", "second"]),
+    ("any of ($a and filesize > 1, $b)", &["first", "second"]),
+    ("#a > 0", &["first"]),
+    ("2 <= #a", &["first"]),
+    ("#a == 3", &["first"]),
+    ("#a in (0..9) >= 1", &["first"]),
+    ("for any of ($a, $b) : ($ at 0)", &["first", "second"]),
+    ("for any of them : (# > 2)", &["first", "second", "third"]),
+    ("for any i in (1..3) : ($a at i)", &["first"]),
+    ("with x = 1 : ($a at x)", &["first"]),
+    ("false", &[]),
+    ("false or $c", &["third"]),
+];
+
 #[test]
 fn a_condition_needs_the_strings_of_which_one_must_be_there() {
-    for (condition, words) in [
-        ("$a", &["first"][..]),
-        ("$a at 0", &["first"]),
-        ("$a in (0..100)", &["first"]),
-        ("$a or $b", &["first", "second"]),
-        ("$a or ($b and $c)", &["first", "third"]),
-        ("filesize < 100 and $b", &["second"]),
-        ("any of them", &["first", "second", "third"]),
-        ("2 of ($a, $b)", &["first"]),
-        ("1 of ($a, $b)", &["first", "second"]),
-        ("any of ($a*, $b)", &["first", "second"]),
-        ("any of ($a, $b) in (0..9)", &["first", "second"]),
-        ("any of ($a and filesize > 1, $b)", &["first", "second"]),
-        ("#a > 0", &["first"]),
-        ("2 <= #a", &["first"]),
-        ("#a == 3", &["first"]),
-        ("#a in (0..9) >= 1", &["first"]),
-        ("for any of ($a, $b) : ($ at 0)", &["first", "second"]),
-        ("for any of them : (# > 2)", &["first", "second", "third"]),
-        ("for any i in (1..3) : ($a at i)", &["first"]),
-        ("with x = 1 : ($a at x)", &["first"]),
-        ("false", &[]),
-        ("false or $c", &["third"]),
-    ] {
-        needs(condition, words);
-    }
+    NEEDS.iter().for_each(|(condition, words)| needs(condition, words));
 }
 
 #[test]
