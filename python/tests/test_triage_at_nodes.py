@@ -1,5 +1,6 @@
 """YARA rules in two stages: the result is that of reading every file, and less is read."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -16,10 +17,11 @@ from conftest import PATIENCE_S, noise, program, run
 from triage_images import made as made
 
 from cheetah.triage import cli
-from cheetah.triage.content import analysis
+from cheetah.triage.content import analysis, unallocated
 from cheetah.triage.hub.closing import DONE
 from cheetah.triage.hub.run import Run
-from cheetah.triage.search import atom_map
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import atom_map, scan
 from cheetah.triage.settings import Settings
 
 KINDS = ("ext4", "fat12", "fat16", "fat32", "exfat", "ntfs")
@@ -51,11 +53,8 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_batches_give_the_same_findings_and_no_more_is_read(
-    made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
-) -> None:
-    image = made(name)
+def workers(image: Path, name: str, rules: Path, folder: Path) -> tuple[Worker, Worker]:
+    """A worker that reads everything, and one that knows where atoms are."""
     content = image.read_bytes()
     gatherer = atom_map.Gatherer()
     for atom in ATOMS:
@@ -63,15 +62,41 @@ def test_batches_give_the_same_findings_and_no_more_is_read(
         while place >= 0:
             gatherer.add(place, len(atom))
             place = content.find(atom, place + 1)
-    path = atom_map.path_in(tmp_path)
+    path = atom_map.path_in(folder)
     path.parent.mkdir()
     gatherer.map(len(content), ()).save(path)
-    entries = list(triage_worker.entries(image).values())
     settings = {"yara": (str(rules),), "hashes": ()}
-    all_read = analysis.analyse(triage_worker.worker(image, name, **settings), entries)
-    worker = triage_worker.worker(image, name, at_nodes=True, **settings)
-    object.__setattr__(worker.settings, "out", str(tmp_path))
-    some_read = analysis.analyse(worker, entries)
+    everything = triage_worker.worker(image, name, **settings)
+    some = triage_worker.worker(image, name, at_nodes=True, **settings)
+    some.settings = dataclasses.replace(some.settings, out=str(folder))
+    return everything, some
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_free_space_without_atoms_is_not_read_and_counts_as_searched(
+    made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = made(name)
+    everything, some = workers(image, name, rules, tmp_path)
+    scans = []
+    stream = scan.Stream
+    monkeypatch.setattr(scan, "Stream", lambda *arguments: scans.append(arguments) or stream(*arguments))
+    of_all = unallocated.scan(everything, 0, 0, image.stat().st_size)
+    count = len(scans)
+    of_some = unallocated.scan(some, 0, 0, image.stat().st_size)
+    assert of_some.findings == of_all.findings and of_some.problems == of_all.problems
+    assert of_some.bytes_read == of_all.bytes_read
+    assert len(scans) - count < count
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_batches_give_the_same_findings_and_no_more_is_read(
+    made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
+) -> None:
+    image = made(name)
+    entries = list(triage_worker.entries(image).values())
+    everything, some = workers(image, name, rules, tmp_path)
+    all_read, some_read = analysis.analyse(everything, entries), analysis.analyse(some, entries)
     assert some_read.findings == all_read.findings and some_read.findings
     assert some_read.problems == all_read.problems
     assert some_read.rows is not None and all_read.rows is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytsk3
 
+from cheetah.triage.filesystem import opening
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Entry
 
@@ -33,6 +34,10 @@ def place(worker: Worker, entry: Entry, attribute: Any) -> tuple[int, int] | Non
         return None
     runs = list(itertools.islice(attribute, 2))
     if len(runs) != 1 or int(runs[0].flags) or int(runs[0].offset):
+        return None
+    # The Sleuth Kit reads no blocks behind the last one that the image has.
+    last = int(opening.file_system(worker, entry.volume).info.last_block_act)
+    if int(runs[0].addr) + int(runs[0].len) - 1 > last:
         return None
     start = volume.start + int(runs[0].addr) * volume.block_size
     length = int(runs[0].len) * volume.block_size
