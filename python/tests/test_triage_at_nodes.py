@@ -63,8 +63,8 @@ def workers(image: Path, name: str, rules: Path, folder: Path) -> tuple[Worker, 
             gatherer.add(place, len(atom))
             place = content.find(atom, place + 1)
     path = atom_map.path_in(folder)
-    path.parent.mkdir()
-    gatherer.map(len(content), ()).save(path)
+    path.parent.mkdir(parents=True)
+    gatherer.map(len(content), (), ATOMS).save(path)
     settings = {"yara": (str(rules),), "hashes": ()}
     everything = triage_worker.worker(image, name, **settings)
     some = triage_worker.worker(image, name, at_nodes=True, **settings)
@@ -204,7 +204,7 @@ def test_a_run_that_resumes_does_not_trust_what_an_earlier_one_found(
     settings = Settings(str(image), str(out), workers=2, yara=(str(rules),), hashes=(), at_nodes=True)
     Run(settings, interrupt).go()
     # As if no atom were anywhere.
-    atom_map.Gatherer().map(image.stat().st_size, ()).save(atom_map.path_in(out))
+    atom_map.Gatherer().map(image.stat().st_size, (), ()).save(atom_map.path_in(out))
     assert Run(settings, lambda event: None).go()[0] == DONE
     assert_same(out, tmp_path / "all")
 
@@ -255,6 +255,34 @@ def test_a_fragmented_file_with_an_atom_over_the_seam_is_found(rules: Path, tmp_
     assert_same(tmp_path / "some", tmp_path / "all")
     found = pq.read_table(tmp_path / "some/findings.parquet").to_pylist()
     assert any((row["kind"], row["path"]) == ("yara", "/LARGE.BIN") for row in found)
+
+
+def test_a_fragmented_file_is_read_only_if_an_atom_is_in_it_or_over_a_seam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"F{number}.BIN": noise(100_000, number) for number in range(4)}
+    image = triage_worker.fat(tmp_path / "image.raw", files, delete=["F0.BIN", "F2.BIN"])
+    large = noise(400_000, 9)
+    (tmp_path / "LARGE.BIN").write_bytes(large)
+    run(program("mcopy"), "-i", image, tmp_path / "LARGE.BIN", "::LARGE.BIN")
+    content = image.read_bytes()
+    seam = next(at for at in range(512, len(large), 512) if large[at - 512 : at + 512] not in content)
+    entry = triage_worker.entries(image)["/LARGE.BIN"]
+    rules = tmp_path / "rules.yar"
+    atoms = {
+        "nowhere": b"is in no file",
+        "over the seam": large[seam - 8 : seam + 8],
+        "before": large[seam - 16 : seam],
+    }
+    read: dict[str, int] = {}
+    for number, (where, atom) in enumerate(atoms.items()):
+        rules.write_text(rule("tried", atom))
+        monkeypatch.setattr(sys.modules[__name__], "ATOMS", [atom])
+        everything, some = workers(image, "fat16", rules, tmp_path / str(number))
+        all_read, some_read = analysis.analyse(everything, [entry]), analysis.analyse(some, [entry])
+        assert some_read.findings == all_read.findings and bool(some_read.findings) == (where != "nowhere")
+        read[where] = some_read.bytes_read
+    assert read["nowhere"] < 200_000 and read["over the seam"] == read["before"] == 400_000
 
 
 def test_options_that_make_no_sense_are_refused_with_the_reason(

@@ -26,7 +26,7 @@ def test_a_range_has_no_atom_only_if_it_was_searched_and_none_has_a_byte_in_it()
         gatherer = atom_map.Gatherer()
         for atom in atoms:
             gatherer.add(*atom)
-        found = gatherer.map(SIZE, gaps)
+        found = gatherer.map(SIZE, gaps, ())
         for _ in range(50):
             start, length = chance.randrange(SIZE), chance.randrange(1, 100_000)
             touched = any(at < start + length and start < at + size for at, size in atoms + gaps if size)
@@ -43,7 +43,7 @@ def test_too_many_places_become_fewer_larger_blocks(monkeypatch: pytest.MonkeyPa
     places = [number * 10_000 for number in range(100)]
     for place in places:
         gatherer.add(place, 8)
-    found = gatherer.map(2 * SIZE, ())
+    found = gatherer.map(2 * SIZE, (), ())
     assert not any(found.has_none(place, 1) for place in places)
     assert found.has_none(SIZE + SIZE // 2, 1000)
 
@@ -52,12 +52,15 @@ def test_a_map_is_the_same_after_it_was_stored_and_a_damaged_one_is_none(tmp_pat
     gatherer = atom_map.Gatherer()
     gatherer.add(5000, 8)
     path = tmp_path / "atoms.npz"
-    gatherer.map(SIZE, [(70_000, 512)]).save(path)
+    gatherer.map(SIZE, [(70_000, 512)], [b"a\0atom", b"Other\xff"], ignore_case=True).save(path)
     assert path.stat().st_mode & 0o077 == 0
     found = atom_map.AtomMap.load(path)
     assert found is not None
     ranges = [(0, 4000), (4999, 2), (69_000, 1000), (69_000, 1001), (70_512, 8), (SIZE, 1)]
     assert [found.has_none(*one) for one in ranges] == [True, False, True, False, True, False]
+    for text, is_over in ((b"is A\0AtOm here", True), (b"OTHER\xff", True), (b"a atom, othe", False)):
+        assert found.is_over(lambda offset, length, text=text: text[offset:][:length], 5, len(text)) == is_over, text
+    assert found.is_over(lambda offset, length: b"", 5, 10), "what cannot be read may have one"
     path.write_bytes(path.read_bytes()[:-30])
     assert atom_map.AtomMap.load(path) is None
     assert atom_map.AtomMap.load(tmp_path / "nowhere") is None
@@ -91,13 +94,12 @@ def in_place(image: Path, fs: str) -> int:
     for entry in triage_worker.entries(image).values():
         file = opening.file_system(worker, 0).open_meta(inode=entry.inode)
         attribute = analysis._attribute(file, entry)
-        place = stored.place(worker, entry, attribute) if attribute is not None else None
-        if place is None:
+        places = stored.places(worker, entry, attribute) if attribute is not None else []
+        if not places:
             continue
         count += 1
-        start, length = place
         own = triage_worker.icat(image, entry)
-        there = content[start : start + length][: len(own)]
+        there = b"".join(content[start : start + length] for start, length in places)[: len(own)]
         # Behind what was written of a file, The Sleuth Kit reads zeros, whatever lies there.
         written = len(own.rstrip(b"\0"))
         assert there[:written] == own[:written] and len(there) == len(own), entry.path
@@ -105,14 +107,19 @@ def in_place(image: Path, fs: str) -> int:
     return count
 
 
-def test_a_file_in_several_pieces_has_no_place(tmp_path: Path) -> None:
+def test_a_file_in_several_pieces_has_several_places_and_none_if_they_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {f"F{number}.BIN": noise(100_000, number) for number in range(4)}
     image = triage_worker.fat(tmp_path / "image.raw", files, delete=["F0.BIN", "F2.BIN"])
     large = tmp_path / "LARGE.BIN"
     large.write_bytes(noise(300_000, 9))
     run(program("mcopy"), "-i", image, large, "::LARGE.BIN")
-    assert place_of(image, "fat16", "/LARGE.BIN") is None
-    assert place_of(image, "fat16", "/F1.BIN") is not None
+    assert in_place(image, "fat16") >= 3
+    assert len(places_of(image, "fat16", "/LARGE.BIN")) > 1
+    monkeypatch.setattr(stored, "RUNS_MAX", 1)
+    assert places_of(image, "fat16", "/LARGE.BIN") == []
+    assert len(places_of(image, "fat16", "/F1.BIN")) == 1
 
 
 def test_a_file_with_holes_and_a_deleted_file_have_no_place(tmp_path: Path) -> None:
@@ -127,13 +134,13 @@ def test_a_file_with_holes_and_a_deleted_file_have_no_place(tmp_path: Path) -> N
     image = tmp_path / "ext4.raw"
     run(program("mkfs.ext4"), "-q", "-F", "-d", tree, image, "8M")
     run(program("debugfs"), "-w", "-R", "rm /gone.bin", image)
-    assert place_of(image, "ext4", "/whole.bin") is not None
-    assert place_of(image, "ext4", "/holes.bin") is None
-    assert place_of(image, "ext4", "/gone.bin") is None
+    assert len(places_of(image, "ext4", "/whole.bin")) == 1
+    assert places_of(image, "ext4", "/holes.bin") == []
+    assert places_of(image, "ext4", "/gone.bin") == []
 
 
-def place_of(image: Path, fs: str, path: str) -> tuple[int, int] | None:
+def places_of(image: Path, fs: str, path: str) -> list[tuple[int, int]]:
     worker = triage_worker.worker(image, fs)
     entry = triage_worker.entries(image)[path]
     attribute = analysis._attribute(opening.file_system(worker, 0).open_meta(inode=entry.inode), entry)
-    return None if attribute is None else stored.place(worker, entry, attribute)
+    return [] if attribute is None else stored.places(worker, entry, attribute)

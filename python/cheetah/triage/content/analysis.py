@@ -8,6 +8,7 @@ is read while its clusters are free: their content is then probably its own, and
 import collections.abc
 import dataclasses
 import hashlib
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -146,21 +147,25 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
             return Content(entry.row, "unreadable", why)
     if one.skip:
         return Content(entry.row, "skipped", one.skip)
-    one.without_atoms = _is_without_atoms(worker, tools, entry, attribute)
+    one.without_atoms = _is_without_atoms(worker, tools, one, attribute)
     return _with_doubts(worker, one, attribute, bool(runs), result)
 
 
-def _is_without_atoms(worker: Worker, tools: Tools, entry: Entry, attribute: Any) -> bool:
-    """Returns whether the search for atoms, where the bytes lie, covers all of a stream and has found none in it."""
-    if tools.atoms is None:
+def _is_without_atoms(worker: Worker, tools: Tools, one: OpenStream, attribute: Any) -> bool:
+    """Returns whether the search for atoms, where the bytes lie, covers all of a stream and has found none in it, and none lies over a
+    seam of two of its runs."""
+    atoms = tools.atoms
+    if atoms is None:
         return False
     try:
-        place = stored.place(worker, entry, attribute)
+        places = stored.places(worker, one.entry, attribute)
+        is_without = bool(places) and all(atoms.has_none(*place) for place in places)
+        seams = itertools.accumulate(length for _, length in places[:-1])
+        is_without = is_without and not any(atoms.is_over(one.read, seam, one.size) for seam in seams)
     except OSError:
-        place = None
+        is_without = False
     # Reading the file tells of failures.
-    worker.take_unreadable()
-    return place is not None and tools.atoms.has_none(*place)
+    return is_without and not worker.take_unreadable()
 
 
 def _with_doubts(

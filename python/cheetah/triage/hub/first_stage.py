@@ -81,7 +81,8 @@ class FirstStage:
             counted = coverage.searched_bytes + sum(length for _, length in gaps)
             if counted != device.size:
                 raise ValueError(f"it ended after {counted} of {device.size} bytes")
-            found.map(device.size, gaps).save(atom_map.path_in(settings.out))
+            found_in = found.map(device.size, gaps, [atom for atom, _ in split.atoms], split.ignore_case)
+            found_in.save(atom_map.path_in(settings.out))
         return coverage
 
     def _covered(self, coverage: Coverage) -> None:

@@ -34,6 +34,13 @@ class OpenStream:
     valid: int | None = None
     """The length behind which its bytes read as zeros, whatever the disk holds there; None if there is none."""
 
+    def read(self, offset: int, length: int) -> bytes:
+        """Returns bytes as The Sleuth Kit reads them, which may be fewer. Raises OSError if it does not."""
+        entry = self.entry
+        if entry.attr_type is None:
+            return bytes(self.file.read_random(offset, length))
+        return bytes(self.file.read_random(offset, length, entry.attr_type, entry.attr_id))
+
 
 class Reader:
     """Reads a stream from beginning to end. `complete` says at any time whether nothing is missing so far."""
@@ -102,20 +109,16 @@ class Reader:
 
     def _read_own(self, offset: int, length: int) -> bytes | None:
         """Returns all of these bytes as The Sleuth Kit reads them, or None and sets `_error`."""
-        entry = self._one.entry
         # After an error of the source The Sleuth Kit may continue with zeros: trust only the notes of the source.
         failed: OSError | None = None
         piece = b""
         try:
-            if entry.attr_type is None:
-                piece = self._one.file.read_random(offset, length)
-            else:
-                piece = self._one.file.read_random(offset, length, entry.attr_type, entry.attr_id)
+            piece = self._one.read(offset, length)
         except OSError as error:
             failed = error
         unreadable = self._worker.take_unreadable()
         if not unreadable and failed is None and len(piece) == length:
-            return bytes(piece)
+            return piece
         self._error = reason(unreadable, failed)
         self._tried |= not unreadable or any(why != GONE for _, _, why in unreadable)
         # The last one was tried alone.
