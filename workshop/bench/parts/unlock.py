@@ -114,11 +114,13 @@ def by_nbdkit(volume: Locked, scratch: Scratch) -> str:
     return str(peers.nbdfuse(scratch, peers.nbdkit_luks_on(scratch, volume.path, PASSPHRASE))[1])
 
 
-def read(attach: Callable[[Scratch], str], settings: Settings) -> dict[str, float]:
-    """Reads all of a file in records of 1 MiB, again and again."""
+def read(attach: Callable[[Scratch], str], image: str, settings: Settings) -> dict[str, float]:
+    """Reads a file in records of 1 MiB, again and again, as far as the image reaches.
+
+    The BitLocker image is cut off. dislocker's file has the size of the volume, and cannot be read beyond the image."""
     with Scratch() as turn:
         path = attach(turn)
-        size_bytes = os.path.getsize(path) // MIB * MIB
+        size_bytes = min(os.path.getsize(path), os.path.getsize(image)) // MIB * MIB
         job = Job("read", MIB, size_bytes, depth=4, runtime_s=settings.runtime_s)
         return {"rate": fio.directly_on_file(job, path).bytes_per_s / MIB}
 
@@ -128,11 +130,11 @@ def measure_reads(
 ) -> list[Figure]:
     """Reads a locked volume, beside other programs and beside the same volume unlocked."""
     turns = {
-        OURS: functools.partial(read, lambda turn: mounted(turn, volume.path, volume.keys), settings),
-        UNLOCKED: functools.partial(read, lambda turn: cheetah.mount(turn, volume.content)[1], settings),
+        OURS: functools.partial(read, lambda turn: mounted(turn, volume.path, volume.keys), volume.path, settings),
+        UNLOCKED: functools.partial(read, lambda turn: cheetah.mount(turn, volume.content)[1], volume.path, settings),
     }
     for name, attach in others.items():
-        turns[name] = functools.partial(read, functools.partial(attach, volume), settings)
+        turns[name] = functools.partial(read, functools.partial(attach, volume), volume.path, settings)
     results = interleave(what, settings.rounds, turns)
     peer = {name: rounds for name, rounds in results.items() if name != UNLOCKED}
     same = {name: results[name] for name in (OURS, UNLOCKED)}
