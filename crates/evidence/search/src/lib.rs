@@ -12,6 +12,7 @@
 //! | [`KnownFiles`], [`KnownRuns`] | files whose blocks are searched for, and what was found of them |
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards, headers of files … |
 //! | [`run()`] | searches a device |
+//! | [`Extent`] | the parts of a device that are searched, and what is read for that |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
 //! | [`Hit`], [`HitTable`], [`FeatureFiles`] | what was found, its table, and files that other tools read |
 //!
@@ -27,6 +28,7 @@
 mod blocks;
 mod encoding;
 mod expression;
+mod extent;
 mod features;
 mod finder;
 mod found;
@@ -44,6 +46,7 @@ mod words;
 
 pub use blocks::{BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns};
 pub use encoding::{TextEncoding, UnknownEncoding};
+pub use extent::Extent;
 pub use features::FeatureFiles;
 pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 const KIB: u64 = 1 << 10;
-const NEAR: NearOptions = NearOptions { workers: 2, lend: None };
+const NEAR: NearOptions = NearOptions { workers: 2, lend: None, within: None };
 
 /// The hits in a drive, searched at its nodes, and what was searched where.
 async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
