@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cheetah_device::DynDevice;
 use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Search};
-use cheetah_source::search::inside::{Counts, Streams};
+use cheetah_source::search::inside::{Counts, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
@@ -217,7 +217,7 @@ async fn search_inside(
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
     let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
-    let mut found = streams.search(device, search, workers(args)).enumerate();
+    let mut found = streams.search(device, search, (workers(args), Searched::default())).enumerate();
     loop {
         let next = tokio::select! {
             next = found.next() => next,
