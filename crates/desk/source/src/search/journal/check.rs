@@ -24,7 +24,7 @@ pub fn kept(file: &CarvedFile) -> KeptFile {
 }
 
 /// Fails if something in the folder is not of a search. Returns whether there is more than a journal.
-pub pub fn check_names(folder: &Folder, path: &Path, names: Names) -> Result<bool> {
+pub fn check_names(folder: &Folder, path: &Path, names: Names) -> Result<bool> {
     let entries = |folder: &Folder| folder.entries().map_err(|error| reading(path, &error));
     let mut has_more = false;
     for (name, is) in entries(folder)? {
@@ -72,4 +72,3 @@ pub fn check_kept(folder: &Folder, path: &Path, state: &State) -> Result<()> {
     }
     Ok(())
 }
-
