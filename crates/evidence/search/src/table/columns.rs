@@ -41,6 +41,7 @@ pub(crate) enum Kind {
 /// A column.
 pub(crate) struct Column {
     pub name: &'static str,
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "CSV has no types"))]
     pub kind: Kind,
     cell: for<'a, 'b> fn(&'b Row<'a>, &'a Search) -> Cell<'a>,
 }

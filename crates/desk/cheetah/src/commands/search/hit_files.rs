@@ -64,3 +64,39 @@ impl HitFiles {
         Ok(Made { histograms, samples: self.samples })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::{Hit, Order, SearchNode};
+
+    use super::*;
+
+    #[test]
+    fn the_same_hits_make_the_same_files_again() {
+        let encoding = "utf-8".parse().unwrap();
+        let order = Order { words: vec!["word".into()], encodings: vec![encoding], ..Order::default() };
+        let search = Search::new(&order).unwrap();
+        let node = SearchNode { name: "lab7".into(), instance: "0011".into() };
+        let made = || {
+            let folder = tempfile::tempdir().unwrap();
+            let mut files = HitFiles::open(folder.path(), "disk.raw").unwrap();
+            for offset in 0..1000 {
+                let hit = Hit {
+                    offset,
+                    pattern: 0,
+                    encoding,
+                    bytes: b"word".to_vec(),
+                    before: vec![offset as u8],
+                    after: Vec::new(),
+                };
+                files.push(&Row::new(&hit, (offset % 2 == 0).then_some(&node)), &search).unwrap();
+            }
+            let made = files.finish().unwrap();
+            assert_eq!((made.histograms.len(), made.samples.of(0).len()), (1, 10));
+            let files = ["hits.csv", "hits.parquet", "features/find.txt", "features/find_histogram.txt"];
+            files.map(|file| std::fs::read(folder.path().join(file)).unwrap())
+        };
+        let files = made();
+        assert!(files == made() && files.iter().all(|file| !file.is_empty()));
+    }
+}

@@ -16,7 +16,7 @@ const PATTERNS_SHOWN_MAX: usize = 500;
 pub fn by_pattern(answer: &Answer<'_>) -> Markup {
     let mut patterns: Vec<&Pattern<'_>> = answer.patterns.iter().filter(|pattern| pattern.hits > 0).collect();
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.hits));
-    let (without, more) = (answer.patterns.len() - patterns.len(), patterns.len().saturating_sub(PATTERNS_SHOWN_MAX));
+    let more = patterns.len().saturating_sub(PATTERNS_SHOWN_MAX);
     let unwritable = answer.patterns.iter().filter(|pattern| pattern.encodings.is_empty()).count();
     html! {
         section {
@@ -43,9 +43,27 @@ pub fn by_pattern(answer: &Answer<'_>) -> Markup {
                 }
             }
             @if more > 0 { p class="note" { "And hits of " (count(more as u64)) " more patterns; search.json lists them all." } }
-            p class="note" { (count(without as u64)) " of " (count(answer.patterns.len() as u64)) " patterns have no hits in what was searched." }
+            (without_hits(answer))
             @if unwritable > 0 {
                 p class="note" { strong { (count(unwritable as u64)) " patterns were not searched: no chosen encoding can write them." } }
+            }
+        }
+    }
+}
+
+/// The patterns that were searched for and not found.
+fn without_hits(answer: &Answer<'_>) -> Markup {
+    let without = answer.patterns.iter().filter(|pattern| pattern.hits == 0 && !pattern.encodings.is_empty());
+    let number = without.clone().count();
+    let more = number.saturating_sub(PATTERNS_SHOWN_MAX);
+    html! {
+        @if number > 0 {
+            h3 { "Without hits in what was searched " span class="soft" { (count(number as u64)) } }
+            ul class="without" {
+                @for pattern in without.take(PATTERNS_SHOWN_MAX) {
+                    li class="evidence" { (evidence(pattern.pattern)) }
+                }
+                @if more > 0 { li { "and " (count(more as u64)) " more; search.json lists them all" } }
             }
         }
     }

@@ -90,7 +90,8 @@ fn hostile_names_patterns_and_contexts_stay_text_and_the_policy_allows_the_style
 
 #[test]
 fn no_hits_are_said_of_all_only_if_all_was_searched() {
-    assert!(shown(&answer(0)).contains("No hits in all 4KiB"));
+    let page = shown(&answer(0));
+    assert!(page.contains("No hits in all 4KiB") && page.contains("<li class=\"evidence\"><bdi>none</bdi></li>"));
     let gap = answers::Gap { len: 512, offset: 1024, state: "unreadable", why: "bad sector" };
     let gaps = Answer { complete: false, searched_bytes: 3584, unreadable_bytes: 512, gaps: vec![gap], ..answer(0) };
     let page = shown(&gaps);
