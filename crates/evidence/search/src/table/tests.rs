@@ -118,7 +118,8 @@ mod typed {
         let bytes = Bytes::from(file.0.lock().unwrap().clone());
         let reader = SerializedFileReader::new(bytes).unwrap();
         assert_eq!(reader.metadata().num_row_groups(), 2);
-        let mut records = ::csv::Reader::from_reader(&csv.finish().unwrap()[..]).into_records();
+        let written = csv.finish().unwrap();
+        let mut records = ::csv::Reader::from_reader(&written[..]).into_records();
         let mut rows = 0;
         for row in reader.get_row_iter(None).unwrap() {
             let (row, record) = (row.unwrap(), records.next().unwrap().unwrap());
