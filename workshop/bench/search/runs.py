@@ -47,7 +47,7 @@ class Task:
             table = os.path.join(out, "hits.csv")
             self.check(source, answer, table, near_share_min)
             rate = self.size_bytes / MIB / seconds
-            return {"seconds": seconds, "rate": rate, "hits": answer["hits"], "table_bytes": os.path.getsize(table)}
+            return {"seconds": seconds, "rate": rate, "hits": answer["hits"], "table_bytes": len(places(table))}
 
     def check(self, source: str, answer: Any, table: str, near_share_min: float = 0.0) -> None:
         """Raises BenchError unless all was searched, the hits are those expected, and nodes searched their share."""
@@ -56,12 +56,17 @@ class Task:
             raise BenchError(f"{where}: only {answer['searched_bytes']} of {self.size_bytes} bytes were searched")
         if self.hits is not None and answer["hits"] != self.hits:
             raise BenchError(f"{where}: {answer['hits']} hits instead of {self.hits}")
-        with open(table, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256(places(table)).hexdigest()
         if found != (self.sha256 or found):
             raise BenchError(f"{where}: the hits are not those of the first search")
         self.sha256 = found
         check_share(where, answer, self.size_bytes, near_share_min)
+
+
+def places(table: str) -> bytes:
+    """Returns a table of hits without its last two columns, which name the nodes that found them."""
+    with open(table, "rb") as file:
+        return b"".join(row.rsplit(b",", 2)[0] + b"\n" for row in file)
 
 
 def check_share(where: str, answer: Any, size_bytes: int, near_share_min: float) -> None:

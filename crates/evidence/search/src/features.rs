@@ -6,7 +6,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,8 +13,8 @@ use std::path::{Path, PathBuf};
 use cheetah_device::visible::OneLine;
 
 use crate::finder::Finder;
-use crate::hit::{Hit, InnerHit};
 use crate::search::{PatternKind, Search};
+use crate::table::Row;
 
 /// The maximum number of different features that a histogram counts.
 const FEATURES_MAX: usize = 1 << 20;
@@ -34,6 +33,19 @@ struct FeatureFile {
     uncounted: u64,
 }
 
+/// How often the features of a kind were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram {
+    /// The name of its file, without its extension.
+    pub recorder: &'static str,
+    /// The most frequent features, and the number of their hits.
+    pub top: Vec<(String, u64)>,
+    /// The number of different features that were counted.
+    pub different: usize,
+    /// Hits with features that were not counted: there are too many different ones.
+    pub uncounted: u64,
+}
+
 impl FeatureFiles {
     /// Feature files of hits in a source of this name, in an existing folder. A file is made with its first hit.
     pub fn new(folder: &Path, source: &str) -> Self {
@@ -45,22 +57,8 @@ impl FeatureFiles {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn add(&mut self, hit: &Hit, search: &Search) -> io::Result<()> {
-        self.add_line(&hit.offset, hit, search)
-    }
-
-    /// Adds a hit inside compressed data.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn add_inner(&mut self, inner: &InnerHit, search: &Search) -> io::Result<()> {
-        self.add_line(&format_args!("{}-{}", inner.offset, inner.inside), &inner.hit, search)
-    }
-
-    /// Adds a line with this forensic path.
-    fn add_line(&mut self, path: &dyn Display, hit: &Hit, search: &Search) -> io::Result<()> {
-        let recorder = recorder(search, hit.pattern);
+    pub fn push(&mut self, row: &Row<'_>, search: &Search) -> io::Result<()> {
+        let recorder = recorder(search, row.hit.pattern);
         let file = match self.files.get_mut(recorder) {
             Some(file) => file,
             None => self.files.entry(recorder).or_insert(FeatureFile {
@@ -69,18 +67,22 @@ impl FeatureFiles {
                 uncounted: 0,
             }),
         };
-        let feature = hit.text();
-        writeln!(file.lines, "{path}\t{feature}\t{}", hit.context())?;
+        let (feature, context) = (row.hit.text(), row.hit.context());
+        match row.inside {
+            None => writeln!(file.lines, "{}\t{feature}\t{context}", row.offset)?,
+            Some(inside) => writeln!(file.lines, "{}-{inside}\t{feature}\t{context}", row.offset)?,
+        }
         file.count(feature);
         Ok(())
     }
 
-    /// Writes the histograms, and has all on the disk.
+    /// Writes the histograms, has all on the disk, and returns of each histogram up to `top` features, the most frequent first.
     ///
     /// # Errors
     ///
     /// If they cannot be written.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(self, top: usize) -> io::Result<Vec<Histogram>> {
+        let mut histograms = Vec::with_capacity(self.files.len());
         for (recorder, file) in self.files {
             file.lines.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
             let mut counted: Vec<_> = file.counts.into_iter().collect();
@@ -94,12 +96,15 @@ impl FeatureFiles {
                     "# {hits} hits with features after the first {FEATURES_MAX} different ones are not counted"
                 )?;
             }
-            for (feature, hits) in counted {
+            for (feature, hits) in &counted {
                 writeln!(lines, "n={hits}\t{feature}")?;
             }
             lines.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            let (different, uncounted) = (counted.len(), file.uncounted);
+            counted.truncate(top);
+            histograms.push(Histogram { recorder, top: counted, different, uncounted });
         }
-        Ok(())
+        Ok(histograms)
     }
 }
 
@@ -154,9 +159,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut files = FeatureFiles::new(folder.path(), "disk\n.raw");
         for hit in search.scan_alone(0, &[&[0; 8192][..], text, &[0; 8192]].concat(), usize::MAX).unwrap() {
-            files.add(&hit, &search).unwrap();
+            files.push(&Row::new(&hit, None), &search).unwrap();
         }
-        files.finish().unwrap();
+        let histograms = files.finish(1).unwrap();
+        let email = histograms.iter().find(|histogram| histogram.recorder == "email").unwrap();
+        assert_eq!((&email.top[..], email.different), (&[("anna@example.org".to_owned(), 2)][..], 2));
         let lines = |name: &str| -> Vec<String> {
             let content = std::fs::read_to_string(folder.path().join(name)).unwrap();
             content.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()

@@ -14,7 +14,7 @@
 //! | [`run()`] | searches a device |
 //! | [`Extent`] | the parts of a device that are searched, and what is read for that |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
-//! | [`Hit`], [`HitTable`], [`FeatureFiles`] | what was found, its table, and files that other tools read |
+//! | [`Hit`], [`Row`], [`CsvTable`], [`ParquetTable`], [`FeatureFiles`] | what was found, its tables, and files that other tools read |
 //!
 //! # What a hit is
 //!
@@ -34,6 +34,7 @@ mod finder;
 mod found;
 mod hit;
 mod literal;
+mod node;
 mod order;
 mod outcome;
 mod run;
@@ -47,13 +48,16 @@ mod words;
 pub use blocks::{BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns};
 pub use encoding::{TextEncoding, UnknownEncoding};
 pub use extent::Extent;
-pub use features::FeatureFiles;
+pub use features::{FeatureFiles, Histogram};
 pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
 pub use hit::{Hit, InnerHit};
+pub use node::SearchNode;
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
 pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
-pub use table::HitTable;
+#[cfg(feature = "parquet")]
+pub use table::ParquetTable;
+pub use table::{Cell, CsvTable, Row, cells};
 pub use words::read_words;

@@ -11,6 +11,7 @@ use futures::{Stream, StreamExt as _, future};
 
 use crate::extent::Extent;
 use crate::hit::Hit;
+use crate::node::SearchNode;
 use crate::seam::{Seams, Window};
 use crate::search::Search;
 
@@ -55,11 +56,13 @@ pub struct Batch {
     pub why: Option<Arc<str>>,
     /// The hits that begin in it, in order.
     pub hits: Vec<Hit>,
+    /// The node that searched it; `None` if this process did.
+    pub node: Option<Arc<SearchNode>>,
 }
 
 impl Batch {
     fn gap(range: ByteRange, state: State, why: Arc<str>) -> Self {
-        Self { range, state, why: Some(why), hits: Vec::new() }
+        Self { range, state, why: Some(why), hits: Vec::new(), node: None }
     }
 
     /// The result for a part of the range.
@@ -67,7 +70,7 @@ impl Batch {
     pub fn within(&self, range: ByteRange) -> Self {
         let is_own = |hit: &&Hit| (range.offset..range.end()).contains(&hit.offset);
         let hits = self.hits.iter().filter(is_own).cloned().collect();
-        Self { range, state: self.state, why: self.why.clone(), hits }
+        Self { range, state: self.state, why: self.why.clone(), hits, node: self.node.clone() }
     }
 }
 
@@ -101,6 +104,8 @@ pub struct SearchedPart {
     pub tail: Vec<u8>,
     /// The hits in its core, in order.
     pub hits: Vec<Hit>,
+    /// The node that searched it, if it was one.
+    pub node: Option<Arc<SearchNode>>,
 }
 
 /// A part of the work, in order.
@@ -188,7 +193,7 @@ fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
             steps.push(Step::Fail(error));
         }
         Some(SourcePart::Searched(part)) => {
-            let SearchedPart { range, head, tail, hits } = part;
+            let SearchedPart { range, head, tail, hits, node } = part;
             let edge = seams.overlap().edge();
             let core = seams.overlap().core(range).filter(|_| head.len() == edge && tail.len() == edge);
             let Some(core) = core else {
@@ -196,7 +201,7 @@ fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
                 return steps;
             };
             steps.extend(seams.push(range.offset, head.into()).into_iter().map(Step::Scan));
-            steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits }));
+            steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits, node }));
             seams.resume(range.end(), &tail);
         }
         Some(SourcePart::Read(pieces)) => {
@@ -223,5 +228,5 @@ async fn carry_out(search: Arc<Search>, step: Step) -> Result<Batch> {
     let range = window.own;
     let task = tokio::task::spawn_blocking(move || search.scan(&window));
     let hits = task.await.map_err(|error| Error::failed(format!("searching {range}: {error}")))??;
-    Ok(Batch { range, state: State::Read, why: None, hits })
+    Ok(Batch { range, state: State::Read, why: None, hits, node: None })
 }

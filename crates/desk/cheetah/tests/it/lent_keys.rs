@@ -18,7 +18,7 @@ use crate::sealed::{has_in_memory, identity};
 use crate::secured::{acting, credential};
 use crate::support::lab::Lab;
 use crate::support::run::Ran;
-use crate::support::{Desk, KIB, MIB, Node, need, node, noise, number, until};
+use crate::support::{Desk, KIB, MIB, Node, hits_of, need, node, noise, number, until};
 
 const WORD: &str = "Geheimnis";
 
@@ -46,7 +46,7 @@ fn search(examiner: &str, drive: &str, out: &str, more: &[&str]) -> Ran {
 }
 
 fn hits(out: &str) -> String {
-    fs::read_to_string(Path::new(out).join("hits.csv")).unwrap()
+    hits_of(Path::new(out))
 }
 
 #[test]

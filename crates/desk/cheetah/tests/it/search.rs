@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::run::{Ran, cheetah_plain, program, run};
-use crate::support::{Desk, KIB, MIB, Node, Peer, Service, cheetah, need, noise, number, text, three, until};
+use crate::support::{Desk, KIB, MIB, Node, Peer, Service, cheetah, hits_of, need, noise, number, text, three, until};
 
 const SIZE: u64 = 6 * MIB;
 const WORD: &str = "Geheimnis";
@@ -26,9 +26,9 @@ fn image(desk: &Desk) -> String {
     desk.file("disk.raw", &bytes)
 }
 
-/// The rows of a table of hits, without the names of its columns.
+/// The rows of a table of hits, without the names of its columns, and without the nodes.
 fn rows(folder: &Path) -> Vec<String> {
-    let table = fs::read_to_string(folder.join("hits.csv")).unwrap();
+    let table = hits_of(folder);
     let mut lines = table.lines().map(str::to_owned);
     assert_eq!(lines.next().as_deref(), Some("offset,length,pattern,encoding,text,context,inside"));
     lines.collect()
@@ -174,7 +174,19 @@ fn a_search_that_is_stopped_keeps_its_hits_under_another_name_and_says_what_was_
         names.sort();
         names
     };
-    assert_eq!(names(&desk.at("out")), ["coverage.map", "features.unfinished", "hits.unfinished.csv", "search.json"]);
+    let kept = [
+        "coverage.map",
+        "features.unfinished",
+        "hits.unfinished.csv",
+        "hits.unfinished.parquet",
+        "report.html",
+        "search.json",
+    ];
+    assert_eq!(names(&desk.at("out")), kept);
+    let page = fs::read_to_string(desk.at("out/report.html")).unwrap();
+    assert!(page.contains("Partial.") && !page.contains("in all 64MiB"), "{page}");
+    let parquet = fs::read(desk.at("out/hits.unfinished.parquet")).unwrap();
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
     let answer: Value = serde_json::from_slice(&fs::read(desk.at("out/search.json")).unwrap()).unwrap();
     assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(false), &Value::Bool(false)));
     assert!(!names(desk.path()).iter().any(|name| name.to_string_lossy().starts_with('.')));

@@ -1,12 +1,13 @@
 //! `cheetah search --at-nodes`: hits and coverage are those of a search that reads everything.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 
 use serde_json::Value;
 
 use crate::sealed::{identity, sealed};
 use crate::support::run::{cheetah_plain, program};
-use crate::support::{Desk, KIB, MIB, Node, Peer, cheetah, need, node, noise, number, until};
+use crate::support::{Desk, KIB, MIB, Node, Peer, cheetah, hits_of, need, node, noise, number, until};
 
 const WORD: &str = "Geheimnis";
 const WHAT: [&str; 7] = ["--word", WORD, "--find", "email", "--ignore-case", "--workers", "2"];
@@ -36,7 +37,7 @@ fn searched(desk: &Desk, drive: &str, name: &str, more: &[&str]) -> (Value, [Str
 
 /// The hits and the coverage in a folder.
 fn files(desk: &Desk, name: &str) -> [String; 2] {
-    ["hits.csv", "coverage.map"].map(|file| fs::read_to_string(desk.at(name).join(file)).unwrap())
+    [hits_of(&desk.at(name)), fs::read_to_string(desk.at(name).join("coverage.map")).unwrap()]
 }
 
 /// Searches a drive both ways, with the same result, and returns what was searched where.
@@ -77,6 +78,38 @@ fn a_drive_is_searched_at_its_nodes_with_the_same_result_and_the_answer_says_wha
     let at_nodes = both_ways(&desk, &drive, &[]);
     assert_eq!(sum(&at_nodes, "node_bytes") + sum(&at_nodes, "here_bytes"), 6 * MIB, "{at_nodes}");
     assert_eq!(at_nodes["node_bytes"].as_object().unwrap().len(), 2, "{at_nodes}");
+}
+
+#[test]
+fn a_hit_names_the_node_that_found_it_and_none_if_it_lies_at_the_edge_of_a_unit() {
+    const UNIT: u64 = 64 << 10;
+    let (desk, nodes) = (Desk::new(), lending(2));
+    let mut bytes = noise(2 * MIB, 51);
+    for unit in (UNIT..2 * MIB).step_by(UNIT as usize) {
+        for at in [unit - 4, unit + UNIT / 2] {
+            bytes[at as usize..at as usize + WORD.len()].copy_from_slice(WORD.as_bytes());
+        }
+    }
+    let drive = desk.drive("stripe", &nodes.iter().collect::<Vec<_>>(), &desk.file("disk.raw", &bytes), &[]);
+    let (answer, _) = searched(&desk, &drive, "near", &["--at-nodes"]);
+    let names = answer["at_nodes"]["node_bytes"].as_object().unwrap();
+    let instances = nodes.iter().map(|node| node.status()["instance"].as_str().unwrap().to_owned());
+    let instances: HashSet<String> = instances.collect();
+    let table = fs::read_to_string(desk.at("near/hits.csv")).unwrap();
+    let mut found = HashSet::new();
+    for row in table.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').collect();
+        let [offset, .., node, instance] = &cells[..] else { panic!("{row}") };
+        if offset.parse::<u64>().unwrap() % UNIT == UNIT / 2 {
+            assert!(names.contains_key(*node) && instances.contains(*instance), "{row}");
+            found.insert((*node).to_owned());
+        } else {
+            assert_eq!((*node, *instance), ("", ""), "{row}");
+        }
+    }
+    assert_eq!((table.lines().count(), found.len()), (1 + 62, 2), "{table}");
+    let page = fs::read_to_string(desk.at("near/report.html")).unwrap();
+    assert!(names.keys().all(|name| page.contains(&format!("node <span class=\"evidence\"><bdi>{name}"))), "{page}");
 }
 
 #[test]

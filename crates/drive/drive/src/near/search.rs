@@ -3,6 +3,7 @@
 //! A node returns the hits that the bytes of a unit decide, and the edges of the unit. What no node searches is read. The result is
 //! that of a search that reads everything ([`run_parts`]).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,8 +15,8 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{Record, Stamp};
 use cheetah_search::{
-    Batch, BlockKey, CONTEXT_BYTES_MAX, Extent, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchedPart,
-    SourcePart, run, run_parts,
+    Batch, BlockKey, CONTEXT_BYTES_MAX, Extent, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchNode,
+    SearchedPart, SourcePart, run, run_parts,
 };
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -27,7 +28,7 @@ use super::node_work::{NodeWork, Results};
 use super::not_done::NotDone;
 use super::units::Nodes;
 use super::work_done::{DoneBy, WorkDone};
-use crate::file::DriveFile;
+use crate::file::{DriveFile, SetNode};
 use crate::node::export::KeptExports;
 use crate::session::Session;
 use crate::set::newest::{is_newest, refresh};
@@ -95,6 +96,7 @@ pub async fn search_at_nodes(
     let near = Near {
         patterns: Patterns { order: request(order), search: search.clone(), seal: nodes.seal.clone() },
         nodes,
+        named: named(&file),
         file,
         exports: KeptExports::default(),
         session: session.clone(),
@@ -142,10 +144,21 @@ fn request(order: &Order) -> SearchOrder {
     }
 }
 
+/// The nodes of a drive by their names. One that searches has the instance that the drive file names.
+fn named(file: &DriveFile) -> HashMap<Arc<str>, Arc<SearchNode>> {
+    let node = |node: &SetNode| {
+        let name: Arc<str> = node.name.as_str().into();
+        let instance = node.instance.as_deref().unwrap_or_default().into();
+        (name.clone(), Arc::new(SearchNode { name, instance }))
+    };
+    file.nodes().map(node).collect()
+}
+
 /// A drive that is searched at its nodes.
 struct Near {
     patterns: Patterns,
     nodes: Nodes,
+    named: HashMap<Arc<str>, Arc<SearchNode>>,
     file: DriveFile,
     exports: KeptExports,
     session: Session,
@@ -203,7 +216,10 @@ impl Near {
 
     async fn carry_out(self: Arc<Self>, todo: Todo) -> SourcePart {
         let (by, range, part) = match todo {
-            Todo::Take(name, part) => (DoneBy::Node(name), part.range, SourcePart::Searched(part)),
+            Todo::Take(name, part) => {
+                let part = SearchedPart { node: self.named.get(&name).cloned(), ..part };
+                (DoneBy::Node(name), part.range, SourcePart::Searched(part))
+            }
             Todo::Read(why, range) => match read_around(&self.device, range).await {
                 Ok(pieces) => (DoneBy::Here(why), range, SourcePart::Read(pieces)),
                 Err(error) => return SourcePart::Failed(Error::device("reading the drive")(error)),
@@ -259,7 +275,7 @@ impl Patterns {
         let hits: Vec<Hit> = hits.into_iter().map(|hit| self.hit(hit, core)).collect::<Option<_>>()?;
         let room_bytes: usize = hits.iter().map(Hit::room_bytes).sum();
         let are_hits = room_bytes <= hits_bytes_max(range.len) && hits.is_sorted_by_key(|hit| hit.offset);
-        are_hits.then_some(SearchedPart { range, head: head?, tail: tail?, hits })
+        are_hits.then_some(SearchedPart { range, head: head?, tail: tail?, hits, node: None })
     }
 
     /// A hit that begins in this range.

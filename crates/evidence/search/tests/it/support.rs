@@ -81,6 +81,7 @@ pub fn searched_alone(order: &Order, bytes: &[u8], parts: &[(usize, bool)]) -> S
                 head: part[..edge].to_vec(),
                 tail: part[part.len() - edge..].to_vec(),
                 hits: search.scan_alone(range.offset, &part, usize::MAX).unwrap(),
+                node: None,
             }),
             None => SourcePart::Read(vec![(range, Ok(part.into()))]),
         });

@@ -6,18 +6,15 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_kit::rename_new;
-use cheetah_search::{FeatureFiles, Hit, HitTable, InnerHit, Search};
+use cheetah_search::{Row, Search};
 use cheetah_source::search::known::Found;
 use tempfile::TempDir;
 
-use crate::answers::search::Search as Answer;
+use super::hit_files::HitFiles;
+use super::report::{self, Told};
 use crate::commands::options::must_not_exist;
 use crate::failure::{Context as _, Result};
 
-/// The name of the table, and that of one that is not finished.
-const TABLE: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
-/// The folder of feature files, and that of some that are not finished.
-const FEATURES: [&str; 2] = ["features", "features.unfinished"];
 /// The tables of what was found of known files: its runs, and the files.
 const KNOWN: [&str; 2] = ["known-runs.csv", "known-files.csv"];
 /// The folder of files that were carved.
@@ -26,13 +23,14 @@ const CARVED: &str = "carved";
 const COVERAGE: &str = "coverage.map";
 /// The name of the answer.
 const ANSWER: &str = "search.json";
+/// The name of the report.
+const REPORT: &str = "report.html";
 
 /// A folder that is being made.
 pub struct Folder {
     path: PathBuf,
     made: TempDir,
-    table: HitTable<File>,
-    features: FeatureFiles,
+    files: HitFiles,
 }
 
 impl Folder {
@@ -42,22 +40,13 @@ impl Folder {
         let writing = format!("cannot write {}", path.display());
         let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = tempfile::Builder::new().prefix(".cheetah-search-").tempdir_in(beside).context(&writing)?;
-        let table = File::create_new(made.path().join(TABLE[0])).and_then(HitTable::new).context(&writing)?;
-        let features = made.path().join(FEATURES[0]);
-        std::fs::create_dir(&features).context(&writing)?;
-        Ok(Self { path: path.to_owned(), made, table, features: FeatureFiles::new(&features, source) })
+        let files = HitFiles::open(made.path(), source).context(&writing)?;
+        Ok(Self { path: path.to_owned(), made, files })
     }
 
-    /// Adds a hit to the table, and to the features of its kind.
-    pub fn add(&mut self, hit: &Hit, search: &Search) -> Result<()> {
-        let added = self.table.add(hit, search).and_then(|()| self.features.add(hit, search));
-        added.context(format_args!("cannot write {}", self.path.display()))
-    }
-
-    /// Adds a hit inside compressed data.
-    pub fn add_inner(&mut self, hit: &InnerHit, search: &Search) -> Result<()> {
-        let added = self.table.add_inner(hit, search).and_then(|()| self.features.add_inner(hit, search));
-        added.context(format_args!("cannot write {}", self.path.display()))
+    /// Adds a hit to the tables, and to the features of its kind.
+    pub fn push(&mut self, row: &Row<'_>, search: &Search) -> Result<()> {
+        self.files.push(row, search).context(format_args!("cannot write {}", self.path.display()))
     }
 
     /// Makes the folder of carved files, and returns its path.
@@ -68,13 +57,12 @@ impl Folder {
     }
 
     /// Completes the folder, and gives it its name.
-    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<()> {
+    pub fn publish(self, told: &Told<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<()> {
         let writing = format!("cannot write {}", self.path.display());
         let place = |name: &str| self.made.path().join(name);
-        self.table.finish().and_then(|table| table.sync_all()).context(&writing)?;
-        self.features.finish().context(&writing)?;
-        if !answer.finished {
-            for [finished, unfinished] in [TABLE, FEATURES] {
+        let hits = self.files.finish().context(&writing)?;
+        if !told.answer.finished {
+            for [finished, unfinished] in HitFiles::NAMES {
                 rename_new(&place(finished), &place(unfinished)).context(&writing)?;
             }
         }
@@ -83,8 +71,9 @@ impl Folder {
             runs.and_then(|file| known.write_runs(&file).and_then(|()| file.sync_all())).context(&writing)?;
             files.and_then(|file| known.write_files(&file).and_then(|()| file.sync_all())).context(&writing)?;
         }
-        let answer = serde_json::to_string_pretty(answer).context(&writing)? + "\n";
-        for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer)] {
+        let answer = serde_json::to_string_pretty(told.answer).context(&writing)? + "\n";
+        let report = report::page(told, &hits).into_string();
+        for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer), (REPORT, report)] {
             let written = File::create_new(place(name)).and_then(|mut file| {
                 file.write_all(content.as_bytes())?;
                 file.sync_all()

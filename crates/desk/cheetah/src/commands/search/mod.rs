@@ -2,14 +2,16 @@
 
 mod carve;
 mod folder;
+mod hit_files;
 mod options;
+mod report;
 mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Search};
+use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Row, Search};
 use cheetah_source::search::inside::{Counts, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
@@ -18,6 +20,7 @@ use futures::StreamExt as _;
 use self::carve::Headers;
 use self::folder::Folder;
 use self::options::OrderArgs;
+use self::report::{About, Told};
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::desk::Desk;
@@ -45,9 +48,9 @@ encodings if it has ASCII characters only and no assertions such as \\b. Its mat
 place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode.
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
-are none. With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
-encoding, text, context and inside, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as bulk_extractor \
-writes them; and the coverage. Otherwise they are printed.
+are none. With --out, the hits are written to the new folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
+encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as \
+bulk_extractor writes them; the coverage; and report.html, a page to read and to print. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
 
@@ -159,6 +162,7 @@ async fn search_source(
     stop: &mut Stop,
 ) -> Result<()> {
     let ui = sink.ui;
+    let about = About::new(opened, order);
     let lend = args.lend.request("search", &desk.custodian);
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
@@ -200,7 +204,8 @@ async fn search_source(
     let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
     let answer = shown.answer(ended.is_ok());
     if let Some(folder) = sink.folder {
-        folder.publish(&answer, outcome.coverage(), known.as_ref())?;
+        let told = Told { answer: &answer, search, about: &about };
+        folder.publish(&told, outcome.coverage(), known.as_ref())?;
     }
     ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
@@ -252,7 +257,7 @@ impl Sink<'_> {
         for hit in &batch.hits {
             self.headers.iter_mut().for_each(|headers| headers.add(hit));
             match &mut self.folder {
-                Some(folder) => folder.add(hit, self.search)?,
+                Some(folder) => folder.push(&Row::new(hit, batch.node.as_deref()), self.search)?,
                 None => show::hit(hit, self.search, self.ui),
             }
         }
@@ -262,7 +267,7 @@ impl Sink<'_> {
     /// Writes a hit inside compressed data to the folder, or prints it.
     fn take_inner(&mut self, hit: &InnerHit) -> Result<()> {
         match &mut self.folder {
-            Some(folder) => folder.add_inner(hit, self.search),
+            Some(folder) => folder.push(&Row::inner(hit), self.search),
             None => {
                 show::inner_hit(hit, self.search, self.ui);
                 Ok(())

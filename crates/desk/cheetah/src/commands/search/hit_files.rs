@@ -1,0 +1,102 @@
+//! The files that have the hits of a search.
+//!
+//! They are made of the hits alone, one after the other in the order of the search. So a record of the hits is enough to make them again.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cheetah_search::{CsvTable, FeatureFiles, ParquetTable, Row, Search, cells};
+
+use super::report::{Made, Samples};
+
+/// The table as CSV, and its name if it is not finished.
+const CSV: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
+/// The table as a Parquet file, and its name if it is not finished.
+const PARQUET: [&str; 2] = ["hits.parquet", "hits.unfinished.parquet"];
+/// The folder of feature files, and its name if they are not finished.
+const FEATURES: [&str; 2] = ["features", "features.unfinished"];
+
+/// Features of each histogram that the report shows.
+const TOP_FEATURES: usize = 10;
+
+/// The files of hits that are being written.
+pub struct HitFiles {
+    csv: CsvTable<File>,
+    parquet: ParquetTable<Arc<File>>,
+    parquet_file: Arc<File>,
+    features: FeatureFiles,
+    samples: Samples,
+}
+
+impl HitFiles {
+    /// The names of the files, each with that of an unfinished one.
+    pub const NAMES: [[&str; 2]; 3] = [CSV, PARQUET, FEATURES];
+
+    /// Begins the files in a folder, for hits in a source of this name.
+    pub fn open(folder: &Path, source: &str) -> io::Result<Self> {
+        let [csv, parquet, features] = Self::NAMES.map(|[name, _]| folder.join(name));
+        let csv = CsvTable::new(File::create_new(csv)?)?;
+        let parquet_file = Arc::new(File::create_new(parquet)?);
+        let parquet = ParquetTable::new(parquet_file.clone())?;
+        std::fs::create_dir(&features)?;
+        let features = FeatureFiles::new(&features, source);
+        Ok(Self { csv, parquet, parquet_file, features, samples: Samples::default() })
+    }
+
+    /// Adds a hit.
+    pub fn push(&mut self, row: &Row<'_>, search: &Search) -> io::Result<()> {
+        let cells = cells(row, search);
+        self.csv.push(&cells)?;
+        self.parquet.push(&cells)?;
+        self.features.push(row, search)?;
+        self.samples.push(row);
+        Ok(())
+    }
+
+    /// Has all on the disk.
+    pub fn finish(self) -> io::Result<Made> {
+        self.csv.finish()?.sync_all()?;
+        self.parquet.finish()?;
+        self.parquet_file.sync_all()?;
+        let histograms = self.features.finish(TOP_FEATURES)?;
+        Ok(Made { histograms, samples: self.samples })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::{Hit, Order, SearchNode};
+
+    use super::*;
+
+    #[test]
+    fn the_same_hits_make_the_same_files_again() {
+        let encoding = "utf-8".parse().unwrap();
+        let order = Order { words: vec!["word".into()], encodings: vec![encoding], ..Order::default() };
+        let search = Search::new(&order).unwrap();
+        let node = SearchNode { name: "lab7".into(), instance: "0011".into() };
+        let made = || {
+            let folder = tempfile::tempdir().unwrap();
+            let mut files = HitFiles::open(folder.path(), "disk.raw").unwrap();
+            for offset in 0..1000 {
+                let hit = Hit {
+                    offset,
+                    pattern: 0,
+                    encoding,
+                    bytes: b"word".to_vec(),
+                    before: vec![offset as u8],
+                    after: Vec::new(),
+                };
+                files.push(&Row::new(&hit, (offset % 2 == 0).then_some(&node)), &search).unwrap();
+            }
+            let made = files.finish().unwrap();
+            assert_eq!((made.histograms.len(), made.samples.of(0).len()), (1, 10));
+            let files = ["hits.csv", "hits.parquet", "features/find.txt", "features/find_histogram.txt"];
+            files.map(|file| std::fs::read(folder.path().join(file)).unwrap())
+        };
+        let files = made();
+        assert!(files == made() && files.iter().all(|file| !file.is_empty()));
+    }
+}

@@ -1,0 +1,158 @@
+use super::*;
+use crate::hit::{Hit, InnerHit};
+use crate::node::SearchNode;
+use crate::order::Order;
+use crate::search::Search;
+
+fn search() -> Search {
+    let order = Order {
+        words: vec!["=cmd,\"x\"".into(), "word".into()],
+        encodings: vec!["utf-8".parse().unwrap(), "utf-16le".parse().unwrap()],
+        ..Order::default()
+    };
+    Search::new(&order).unwrap()
+}
+
+fn hit(offset: u64, pattern: usize, bytes: &[u8]) -> Hit {
+    Hit {
+        offset,
+        pattern,
+        encoding: "utf-8".parse().unwrap(),
+        bytes: bytes.to_vec(),
+        before: b"a\n\xff".to_vec(),
+        after: "\u{202e}z".as_bytes().to_vec(),
+    }
+}
+
+fn node() -> SearchNode {
+    SearchNode { name: "lab7:7070".into(), instance: "0011".into() }
+}
+
+#[test]
+fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
+    let (search, node) = (search(), node());
+    let inner = InnerHit { offset: 512, inside: "ZIP-70".into(), hit: hit(70, 1, b"word") };
+    let (first, second) = (hit(u64::MAX, 0, b"=cmd,\"x\""), hit(9, 1, b"word"));
+    let mut table = CsvTable::new(Vec::new()).unwrap();
+    for row in [Row::new(&first, Some(&node)), Row::new(&second, None), Row::inner(&inner)] {
+        table.push(&cells(&row, &search)).unwrap();
+    }
+    let text = String::from_utf8(table.finish().unwrap()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "offset,length,pattern,encoding,text,context,inside,node,instance");
+    assert_eq!(
+        lines[1],
+        "18446744073709551615,8,\"=cmd,\"\"x\"\"\",utf-8,\"=cmd,\"\"x\"\"\",\"a\\x0a\\xff=cmd,\"\"x\"\"\\u{202e}z\",,lab7:7070,0011"
+    );
+    assert_eq!(lines[2], "9,4,word,utf-8,word,a\\x0a\\xffword\\u{202e}z,,,");
+    assert_eq!(lines[3], "512,4,word,utf-8,word,a\\x0a\\xffword\\u{202e}z,ZIP-70,,");
+}
+
+#[cfg(feature = "parquet")]
+mod typed {
+    use std::io::{self, Write};
+
+    use bytes::Bytes;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    use super::*;
+
+    /// Bytes that several can hold while they are written.
+    #[derive(Clone, Default)]
+    struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A disk with room for this many bytes.
+    struct Small(usize);
+
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match bytes.len() {
+                len if len <= self.0 => {
+                    self.0 -= len;
+                    Ok(len)
+                }
+                _ => Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn text(field: &Field) -> String {
+        match field {
+            Field::ULong(number) => number.to_string(),
+            Field::Str(text) => text.clone(),
+            Field::Null => String::new(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_parquet_file_of_several_groups_has_the_rows_of_the_csv_with_numbers_and_nothing_where_there_is_nothing() {
+        const ROWS: u64 = (1 << 16) + 3;
+        let (search, node, file) = (search(), node(), Shared::default());
+        let (mut csv, mut parquet) = (CsvTable::new(Vec::new()).unwrap(), ParquetTable::new(file.clone()).unwrap());
+        for at in 0..ROWS {
+            let (hit, is_inside) = (hit(at << 46, (at % 2) as usize, b"word"), at % 5 == 0);
+            let inner = InnerHit { offset: at, inside: "GZIP-1".into(), hit: hit.clone() };
+            let node = (at % 3 == 0).then_some(&node);
+            let row = if is_inside { Row::inner(&inner) } else { Row::new(&hit, node) };
+            let cells = cells(&row, &search);
+            csv.push(&cells).unwrap();
+            parquet.push(&cells).unwrap();
+        }
+        parquet.finish().unwrap();
+        let bytes = Bytes::from(file.0.lock().unwrap().clone());
+        let reader = SerializedFileReader::new(bytes).unwrap();
+        assert_eq!(reader.metadata().num_row_groups(), 2);
+        let written = csv.finish().unwrap();
+        let mut records = ::csv::Reader::from_reader(&written[..]).into_records();
+        let mut rows = 0;
+        for row in reader.get_row_iter(None).unwrap() {
+            let (row, record) = (row.unwrap(), records.next().unwrap().unwrap());
+            let fields: Vec<String> = row.get_column_iter().map(|(_, field)| text(field)).collect();
+            assert_eq!(fields, record.iter().collect::<Vec<_>>());
+            rows += 1;
+        }
+        assert_eq!((rows, records.next().is_none()), (ROWS, true));
+    }
+
+    #[test]
+    fn a_table_without_hits_has_its_columns() {
+        let file = Shared::default();
+        ParquetTable::new(file.clone()).unwrap().finish().unwrap();
+        let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
+        let metadata = reader.metadata().file_metadata();
+        assert_eq!((metadata.num_rows(), metadata.schema_descr().num_columns()), (0, 9));
+    }
+
+    #[test]
+    fn a_full_disk_is_named_as_such_wherever_it_fills_up() {
+        let search = search();
+        let write = |room| -> io::Result<()> {
+            let mut table = ParquetTable::new(Small(room))?;
+            for at in 0..1000 {
+                let hit = hit(at, 1, b"word");
+                table.push(&cells(&Row::new(&hit, None), &search))?;
+            }
+            table.finish()
+        };
+        for room in [0, 10, 1000] {
+            assert_eq!(write(room).unwrap_err().kind(), io::ErrorKind::StorageFull, "{room}");
+        }
+        write(1 << 20).unwrap();
+    }
+}
