@@ -31,6 +31,14 @@ pub enum Found {
     },
 }
 
+/// The answer of an earlier `search` of the same, as it was stored: a [`Search`].
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Earlier(pub serde_json::Value);
+
+/// The same schema is in the reference already.
+impl super::Answer for Earlier {}
+
 /// The answer of `search`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

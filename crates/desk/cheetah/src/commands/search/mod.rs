@@ -3,6 +3,7 @@
 mod carve;
 mod folder;
 mod hit_files;
+mod kept;
 mod options;
 mod report;
 mod show;
@@ -11,16 +12,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Row, Search};
+use cheetah_search::{Batch, KnownFiles, Order, Outcome, Search};
 use cheetah_source::search::inside::{Counts, Searched, Streams};
-use cheetah_source::search::known::{self, Known};
+use cheetah_source::search::known;
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
 
-use self::carve::Headers;
-use self::folder::Folder;
+use self::folder::check_place;
+use self::kept::Task;
 use self::options::OrderArgs;
-use self::report::{About, Told};
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::desk::Desk;
@@ -52,7 +52,8 @@ are none. With --out, the hits are written to the new folder DIR: hits.csv and h
 encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as \
 bulk_extractor writes them; the coverage; and report.html, a page to read and to print. Otherwise they are printed.
 
-Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
+Ctrl-C ends the search and keeps the hits so far. With --out, the same command goes on where it was, also after a power cut \
+or a full disk, and searches again what could not be read; if all was searched, it says so. Exits with 3 if part of the source was not searched.
 
 With --at-nodes, the nodes of a drive search what they hold, and the hits cross the network instead of the bytes. Hits and \
 coverage are the same. The nodes of a sealed drive hold ciphertext only: it is read, unless --lend-key lends nodes what \
@@ -76,7 +77,7 @@ pub struct Args {
     #[command(flatten)]
     order: OrderArgs,
 
-    /// New folder for the result
+    /// Folder for the result: a new one, or that of the same search, which goes on
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -107,6 +108,9 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
+    if let Some(out) = &args.out {
+        check_place(out, &args.source, &args.known)?;
+    }
     let known = read_known(&args.known, ui).await?;
     let order = Order {
         blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
@@ -115,20 +119,21 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
-    let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source)).transpose()?;
     let opened = stop
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let sink = Sink {
-        search: &search,
-        folder,
-        headers: args.carve.then(|| Headers::new(&search)),
-        streams: args.order.is_inside().then(|| Streams::new(&search)),
-        known: known.map(|files| Known::new(files, &search)),
-        ui,
+    let searched = match args.out.as_deref() {
+        Some(out) => {
+            let (args, opened, order, search) = (&args, &opened, &order, &search);
+            kept::search(&Task { args, desk, opened, order, search, known, out, ui }, &mut stop).await
+        }
+        None => {
+            let streams = args.order.is_inside().then(|| Streams::new(&search));
+            let sink = Sink { search: &search, streams, ui };
+            search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await
+        }
     };
-    let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
     searched.and(opened.close().await.map_err(Failure::from))
 }
 
@@ -153,7 +158,7 @@ fn access(args: &Args, desk: &Desk) -> Access {
     Access { fill: Some(Arc::new(desk.custodian.clone())), ..Access::read_once(desk.session(args.timeout.get())) }
 }
 
-/// Searches the source, and shows and stores the result, whatever ends the search.
+/// Searches the source, and shows the result as it is found, whatever ends the search.
 async fn search_source(
     (args, desk): (&Args, &Desk),
     opened: &OpenedSource,
@@ -162,9 +167,8 @@ async fn search_source(
     stop: &mut Stop,
 ) -> Result<()> {
     let ui = sink.ui;
-    let about = About::new(opened, order);
     let lend = args.lend.request("search", &desk.custodian);
-    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: None };
     let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let progress = ui.progress(format!("searching {}", args.source), opened.size());
@@ -177,7 +181,7 @@ async fn search_source(
             None => break Ok(()),
             Some(Err(error)) => break Err(error.into()),
             Some(Ok(mut batch)) => {
-                sink.take(&mut batch)?;
+                sink.take(&mut batch);
                 outcome.add(&batch);
                 progress.set(batch.range.end());
             }
@@ -186,28 +190,23 @@ async fn search_source(
     drop((batches, progress));
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
-        match search_inside(streams, (args, search), &opened.decrypted()?, (&mut sink, &mut outcome), stop).await {
+        match search_inside(streams, (args, search), &opened.decrypted()?, (&sink, &mut outcome), stop).await {
             Ok(counts) => inside = Some(counts),
             Err(failure) => ended = Err(failure),
         }
     }
-    let mut carved = None;
-    if let (Ok(()), Some(headers), Some(folder)) = (&ended, &sink.headers, &sink.folder) {
-        match headers.carve(&opened.decrypted()?, folder, stop, ui).await {
-            Ok(counts) => carved = Some(counts),
-            Err(failure) => ended = Err(failure),
-        }
-    }
     let at_nodes = near.map(|done| done.lock().clone());
-    let (source, out) = (args.source.as_str(), args.out.as_deref());
-    let known = sink.known.take().map(Known::finish);
-    let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
-    let answer = shown.answer(ended.is_ok());
-    if let Some(folder) = sink.folder {
-        let told = Told { answer: &answer, search, about: &about };
-        folder.publish(&told, outcome.coverage(), known.as_ref())?;
-    }
-    ui.answer(shown.text(), &answer);
+    let shown = show::Shown {
+        source: &args.source,
+        search,
+        outcome: &outcome,
+        out: None,
+        at_nodes,
+        inside,
+        carved: None,
+        known: None,
+    };
+    ui.answer(shown.text(), &shown.answer(ended.is_ok()));
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
 }
@@ -217,7 +216,7 @@ async fn search_inside(
     streams: Streams,
     (args, search): (&Args, &Arc<Search>),
     device: &DynDevice,
-    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    (sink, outcome): (&Sink<'_>, &mut Outcome),
     stop: &mut Stop,
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
@@ -233,46 +232,24 @@ async fn search_inside(
         counts.add(&inside.counts);
         for hit in &inside.hits {
             outcome.count(&hit.hit);
-            sink.take_inner(hit)?;
+            show::inner_hit(hit, sink.search, sink.ui);
         }
         progress.set(done as u64 + 1);
     }
 }
 
-/// Takes hits as they are found.
+/// Prints hits as they are found.
 struct Sink<'a> {
     search: &'a Search,
-    folder: Option<Folder>,
-    headers: Option<Headers>,
     streams: Option<Streams>,
-    known: Option<Known>,
     ui: Ui,
 }
 
 impl Sink<'_> {
-    /// Writes the hits to the folder, or prints them. The beginnings of compressed data are none, and blocks of known files none alone.
-    fn take(&mut self, batch: &mut Batch) -> Result<()> {
+    /// Prints the hits. The beginnings of compressed data are none.
+    fn take(&mut self, batch: &mut Batch) {
         self.streams.iter_mut().for_each(|streams| streams.take(batch));
-        self.known.iter_mut().for_each(|known| known.take(batch));
-        for hit in &batch.hits {
-            self.headers.iter_mut().for_each(|headers| headers.add(hit));
-            match &mut self.folder {
-                Some(folder) => folder.push(&Row::new(hit, batch.node.as_deref()), self.search)?,
-                None => show::hit(hit, self.search, self.ui),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes a hit inside compressed data to the folder, or prints it.
-    fn take_inner(&mut self, hit: &InnerHit) -> Result<()> {
-        match &mut self.folder {
-            Some(folder) => folder.push(&Row::inner(hit), self.search),
-            None => {
-                show::inner_hit(hit, self.search, self.ui);
-                Ok(())
-            }
-        }
+        batch.hits.iter().for_each(|hit| show::hit(hit, self.search, self.ui));
     }
 }
 

@@ -8,6 +8,8 @@ use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
+use cheetah_error::Next;
+use cheetah_error::next::Acquisition;
 use cheetah_search::{Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Search};
 use cheetah_source::search::{inside, known};
 
@@ -174,21 +176,24 @@ impl Shown<'_> {
     /// The failure of a search that did not come to its end.
     pub fn unfinished(&self, failure: Failure) -> Failure {
         let (searched, size) = (Size(self.bytes(State::Read)), Size(self.outcome.coverage().size()));
-        let next = match self.out {
-            Some(out) => format!("the hits so far are in {}; to search all, name another folder", out.display()),
-            None => "run it again to search all".to_owned(),
+        let what = format!("{}, after {searched} of {size} were searched", failure.message);
+        let Some(out) = self.out else {
+            let message = format!("{what}; run it again to search all");
+            return Failure { message, ..failure }.while_doing(self.source);
         };
-        let message = format!("{}, after {searched} of {size} were searched; {next}", failure.message);
-        Failure { message, ..failure }.while_doing(self.source)
+        let step: Next = Acquisition::Resume.into();
+        let so_far = format!("{what}; the hits so far are in {}", out.display());
+        let message = cheetah_words::with(so_far, std::slice::from_ref(&step));
+        let mut next = failure.next.clone();
+        next.push(step);
+        Failure { message, next, ..failure }.while_doing(self.source)
     }
 
     /// Fails if part of the source was not searched.
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
         if coverage.is_whole() {
-            let unfinished = |places, what| {
-                Err(Failure::evidence(format!("{}: at {places} places, {what} to the end; see above", self.source)))
-            };
+            let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
                 0 if inside == 0 => Ok(()),
@@ -203,6 +208,33 @@ impl Shown<'_> {
             Size(coverage.size())
         )))
     }
+}
+
+/// Shows the answer of an earlier search of the same, which came to its end.
+pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> Result<()> {
+    let number = |name: &str| answer.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let (hits, size) = (number("hits"), Size(number("size_bytes")));
+    let hits = match hits {
+        0 => "no hits".to_owned(),
+        1 => "1 hit".to_owned(),
+        hits => format!("{hits} hits"),
+    };
+    let text = wrapped(&format!("{source}: all {size} were searched before: {hits}"), 0);
+    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
+    let of = |part: &str, names: &[&str]| -> u64 {
+        let number =
+            |name: &&str| answer.get(part).and_then(|part| part.get(*name)).and_then(serde_json::Value::as_u64);
+        names.iter().filter_map(number).fold(0, u64::saturating_add)
+    };
+    match (of("carved", &["given_up", "unreadable"]), of("inside", &["cut", "given_up", "unreadable"])) {
+        (0, 0) => Ok(()),
+        (0, places) => Err(not_to_the_end(source, places, "compressed data were not searched")),
+        (places, _) => Err(not_to_the_end(source, places, "files were not carved")),
+    }
+}
+
+fn not_to_the_end(source: &str, places: u64, what: &str) -> Failure {
+    Failure::evidence(format!("{source}: at {places} places, {what} to the end; see above"))
 }
 
 fn gap(gap: &Gap) -> answers::Gap<'_> {

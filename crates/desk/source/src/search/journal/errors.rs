@@ -24,12 +24,14 @@ pub fn altered(path: &Path) -> Error {
     Error::evidence(format!("the journal {} was altered while it was used", path.display())).next(Step::NameFolder)
 }
 
+/// The error of a write in the folder: the same command goes on.
 pub fn writing(path: &Path, error: &io::Error) -> Error {
     let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
     let step = if is_full { Acquisition::FreeSpaceAndResume } else { Acquisition::Resume };
     Error::io(format_args!("writing the search in {}", path.display()), error).next(step)
 }
 
+/// The error for a journal with a line that is refused.
 pub fn damaged(path: &Path, line: usize, why: BadRecord) -> Error {
     let path = path.join(NAME);
     Error::evidence(format!("the journal {} is damaged, or was altered: line {line} is {why}", path.display()))
@@ -37,6 +39,7 @@ pub fn damaged(path: &Path, line: usize, why: BadRecord) -> Error {
         .next(Step::NameFolder)
 }
 
+/// The error for the folder of another search.
 pub fn other_search(path: &Path, differences: Vec<Difference>) -> Error {
     let is_source = |difference: &Difference| {
         matches!(difference, Difference::Size | Difference::Content | Difference::TooLittleToCompare)
@@ -48,16 +51,19 @@ pub fn other_search(path: &Path, differences: Vec<Difference>) -> Error {
     error.because(differences).next(Step::RepeatOrNameFolder)
 }
 
+/// The error for a folder without a journal that is not empty.
 pub fn no_journal(path: &Path) -> Error {
     let why = format!("{} has no journal of a search, and something else", path.display());
     Error::misuse(why).next(Step::NameFolder)
 }
 
+/// The error for a name that no file of a search has.
 pub fn holds_something_else(path: &Path, name: &str) -> Error {
     let name = OneLine(name);
     Error::misuse(format!("{} holds something else than a search: {name}", path.display())).next(Step::NameFolder)
 }
 
+/// The error for something that cannot be opened because it is something else.
 pub fn not_ours(path: &Path, error: &io::Error) -> Error {
     match NotItself::of(error) {
         Some(NotItself::Link) => not_ours_because(path, NotOurs::Link),
@@ -69,6 +75,7 @@ pub fn not_ours(path: &Path, error: &io::Error) -> Error {
     }
 }
 
+/// The error for something else.
 pub fn not_ours_because(path: &Path, is: NotOurs) -> Error {
     Error::misuse(format!("{} {is}, and is left alone", path.display())).because(is).next(Step::NameFolder)
 }

@@ -269,7 +269,7 @@ impl Journal {
 
     /// The hits in compressed data, in order, in groups.
     pub fn inner_hits(&self) -> impl Iterator<Item = Result<Vec<InnerHit>>> {
-        self.state.inside_groups.iter().map(|place| {
+        self.state.inside_groups.iter().map(|place| -> Result<Vec<InnerHit>> {
             match read_group(self.file.file(), *place, &self.search).map_err(|error| reading(&self.path, &error))? {
                 Some((_, inner, Record::Inside(_))) => Ok(inner),
                 _ => Err(altered(&self.path)),

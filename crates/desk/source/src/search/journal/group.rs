@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State as Reach;
 use cheetah_error::{Error, Result};
-use cheetah_search::{Batch, Hit, InnerHit, Search};
+use cheetah_search::{Batch, Hit, InnerHit, Search, SearchNode};
 
 use super::errors::{altered, reading};
 use super::lines::{Line, Lines};
-use super::record::{HitRow, RangePart, Record, SearchedRange, WHY_CHARS_MAX};
+use super::record::{HitRow, NodeRow, RangePart, Record, SearchedRange, WHY_CHARS_MAX};
 use super::state::{Place, Stretch};
 
 /// What hits take before they are written as a record.
@@ -29,6 +29,7 @@ const GROUP_AGE: Duration = Duration::from_secs(1);
 pub struct Group {
     pub range: ByteRange,
     parts: Vec<RangePart>,
+    nodes: Vec<NodeRow>,
     rows: Vec<HitRow>,
     rows_bytes: usize,
     room_bytes: usize,
@@ -42,6 +43,7 @@ impl Group {
         Self {
             range: ByteRange::new(offset, 0),
             parts: Vec::new(),
+            nodes: Vec::new(),
             rows: Vec::new(),
             rows_bytes: 0,
             room_bytes: 0,
@@ -61,9 +63,12 @@ impl Group {
     /// Adds a result that follows. Calls `frame` with records of hits.
     pub fn add(&mut self, batch: &Batch, search: &Search, mut frame: impl FnMut(Record) -> Result<()>) -> Result<()> {
         let why: Option<String> = batch.why.as_ref().map(|why| why.chars().take(WHY_CHARS_MAX).collect());
+        let node = batch.node.as_deref().map(|node| self.node(node));
         match self.parts.last_mut() {
-            Some(last) if (last.state, &last.why) == (batch.state, &why) => last.len += batch.range.len,
-            _ => self.parts.push(RangePart { len: batch.range.len, state: batch.state, why }),
+            Some(last) if (last.state, &last.why, last.node) == (batch.state, &why, node) => {
+                last.len += batch.range.len;
+            }
+            _ => self.parts.push(RangePart { len: batch.range.len, state: batch.state, why, node }),
         }
         self.range.len += batch.range.len;
         for hit in &batch.hits {
@@ -80,11 +85,21 @@ impl Group {
         Ok(())
     }
 
+    /// The index of a node among those of the group.
+    fn node(&mut self, node: &SearchNode) -> usize {
+        let is_it = |row: &NodeRow| row.0.as_str() == &*node.name && row.1.as_str() == &*node.instance;
+        self.nodes.iter().position(is_it).unwrap_or_else(|| {
+            self.nodes.push(NodeRow(node.name.to_string(), node.instance.to_string()));
+            self.nodes.len() - 1
+        })
+    }
+
     /// The last records of the group.
     pub fn finish(self) -> (Option<Record>, SearchedRange) {
         let rows = (!self.rows.is_empty()).then_some(Record::Hits(self.rows));
         let ByteRange { offset, len } = self.range;
-        (rows, SearchedRange { offset, len, parts: self.parts, hits: self.hits, near: None })
+        let (parts, nodes, hits) = (self.parts, self.nodes, self.hits);
+        (rows, SearchedRange { offset, len, parts, nodes, hits, near: None })
     }
 }
 
@@ -133,6 +148,10 @@ impl Batches<'_> {
 /// What a group says of a range.
 fn batches(hits: Vec<Hit>, searched: &SearchedRange, range: ByteRange) -> Vec<Batch> {
     let mut hits = hits.into_iter().peekable();
+    let node = |NodeRow(name, instance): &NodeRow| {
+        Arc::new(SearchNode { name: name.as_str().into(), instance: instance.as_str().into() })
+    };
+    let nodes: Vec<_> = searched.nodes.iter().map(node).collect();
     let (mut at, mut batches) = (searched.offset, Vec::new());
     for part in &searched.parts {
         let part_range = ByteRange::new(at, part.len);
@@ -144,7 +163,8 @@ fn batches(hits: Vec<Hit>, searched: &SearchedRange, range: ByteRange) -> Vec<Ba
             own.extend(std::iter::from_fn(|| hits.next_if(|hit| hit.offset < range.end())));
         }
         let why = part.why.as_deref().map(Arc::from);
-        batches.push(Batch { range, state: part.state, why, hits: own });
+        let node = part.node.and_then(|node| nodes.get(node)).cloned();
+        batches.push(Batch { range, state: part.state, why, hits: own, node });
     }
     batches
 }

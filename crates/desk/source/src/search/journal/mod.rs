@@ -23,6 +23,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use errors::writing;
 pub use file::{Journal, Names};
 pub use group::Batches;
 pub use keep::KeptFile;

@@ -80,6 +80,9 @@ pub struct SearchedRange {
     pub len: u64,
     /// Its parts, in order.
     pub parts: Vec<RangePart>,
+    /// The nodes that searched some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRow>,
     /// The number of hits in the records before.
     pub hits: u64,
     /// What was searched where, in all, if nodes were asked.
@@ -99,7 +102,14 @@ pub struct RangePart {
     /// Why it was not searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The node that searched it, among those of the record; none if this machine did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<usize>,
 }
+
+/// A node: its name, and its instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRow(pub String, pub String);
 
 /// Compressed data that are done: all numbers are those of all so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

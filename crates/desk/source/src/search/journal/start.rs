@@ -6,6 +6,7 @@ use cheetah_device::around::is_local;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result, list};
 use cheetah_image::hash::hex;
+use cheetah_kit::clock::now_s;
 use cheetah_search::{BlockKey, KnownFiles, Order};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ pub struct Start {
     pub drive: Option<String>,
     /// Digests of samples of its content; `None` where it cannot be read, or is not there yet.
     pub samples: Vec<Option<String>>,
+    /// When the search began, in seconds since 1970 (UTC).
+    pub begun_s: u64,
     /// What is searched for.
     pub asked: Asked,
 }
@@ -152,6 +155,7 @@ impl Start {
             size_bytes,
             drive: what.drive.map(str::to_owned),
             samples: samples(what.device, size_bytes, what.absent).await?,
+            begun_s: now_s(),
             asked: Asked::of(what),
         })
     }

@@ -140,7 +140,8 @@ impl State {
         let (mut at, mut has_changed) = (range.offset, false);
         for part in &record.parts {
             let part_range = ByteRange::new(at, part.len);
-            let is_part = part.len > 0 && part_range.fits(range.end());
+            let is_node = part.node.is_none_or(|node| node < record.nodes.len());
+            let is_part = part.len > 0 && part_range.fits(range.end()) && is_node;
             if !is_part || part.why.is_some() != (part.state != Reach::Read) {
                 return Err(BadRecord::Range);
             }
