@@ -75,7 +75,8 @@ impl Journal {
         match Folder::open(path) {
             Ok(folder) => Self::go_on(folder, path, names, start, search),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let folder = Folder::make(path).map_err(|error| writing(path, &error))?;
+                let making = |error: io::Error| Error::io(format_args!("making the folder {}", path.display()), &error);
+                let folder = Folder::make(path).map_err(making)?;
                 Self::begin(folder, path, start, search)
             }
             Err(error) => Err(not_ours(path, &error)),
