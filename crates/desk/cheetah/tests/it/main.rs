@@ -58,6 +58,7 @@ mod sealed;
 mod sealed_keys;
 mod sealed_use;
 mod search;
+mod search_again;
 mod search_at_nodes;
 mod secured;
 mod serve;

@@ -180,6 +180,7 @@ fn a_search_that_is_stopped_keeps_its_hits_under_another_name_and_says_what_was_
         "hits.unfinished.csv",
         "hits.unfinished.parquet",
         "report.html",
+        "search.journal",
         "search.json",
     ];
     assert_eq!(names(&desk.at("out")), kept);
@@ -239,7 +240,7 @@ fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
     search(&[&desk.file("empty.txt", b"\n")]).says(2, &["empty.txt", "no words"]);
     assert!(!desk.at("hits").exists());
     search(&["--word", "x"]).ok();
-    search(&["--word", "x"]).says(2, &["already exists", "new folder"]);
+    search(&["--word", "y"]).says(2, &["another search", "the words", "another folder"]);
 }
 
 #[test]
