@@ -13,6 +13,7 @@
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards, headers of files … |
 //! | [`run()`] | searches a device |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
+//! | [`Places`] | the volumes, files and free clusters in which hits lie |
 //! | [`Hit`], [`HitTable`], [`FeatureFiles`] | what was found, its table, and files that other tools read |
 //!
 //! # What a hit is
@@ -34,6 +35,7 @@ mod hit;
 mod literal;
 mod order;
 mod outcome;
+mod places;
 mod run;
 pub mod seam;
 mod search;
@@ -50,6 +52,10 @@ pub use found::MATCH_BYTES_MAX;
 pub use hit::{Hit, InnerHit};
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
+pub use places::{
+    AcrossFound, AcrossHit, FileJoints, FileRun, LeftOut, NewFile, Place, PlaceLimits, PlaceState, Places,
+    PlacesBuilder,
+};
 pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 pub use table::HitTable;
