@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_kit::rename_new;
-use cheetah_search::{FeatureFiles, Hit, HitTable, InnerHit, Search};
+use cheetah_search::{AcrossHit, FeatureFiles, Hit, HitTable, InnerHit, Place, Search};
 use cheetah_source::search::known::Found;
 use tempfile::TempDir;
 
@@ -36,27 +36,35 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Begins a folder that will have this path, for hits in a source of this name.
-    pub fn create(path: &Path, source: &str) -> Result<Self> {
+    /// Begins a folder that will have this path, for hits in a source of this name. `has_places` says whether each will have a place.
+    pub fn create(path: &Path, source: &str, has_places: bool) -> Result<Self> {
         must_not_exist(path, "name a new folder for the result")?;
         let writing = format!("cannot write {}", path.display());
         let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = tempfile::Builder::new().prefix(".cheetah-search-").tempdir_in(beside).context(&writing)?;
-        let table = File::create_new(made.path().join(TABLE[0])).and_then(HitTable::new).context(&writing)?;
+        let begun = if has_places { HitTable::<File>::with_places } else { HitTable::<File>::new };
+        let table = File::create_new(made.path().join(TABLE[0])).and_then(begun).context(&writing)?;
         let features = made.path().join(FEATURES[0]);
         std::fs::create_dir(&features).context(&writing)?;
         Ok(Self { path: path.to_owned(), made, table, features: FeatureFiles::new(&features, source) })
     }
 
     /// Adds a hit to the table, and to the features of its kind.
-    pub fn add(&mut self, hit: &Hit, search: &Search) -> Result<()> {
-        let added = self.table.add(hit, search).and_then(|()| self.features.add(hit, search));
+    pub fn add(&mut self, hit: &Hit, place: Option<&Place<'_>>, search: &Search) -> Result<()> {
+        let added = self.table.add(hit, place, search).and_then(|()| self.features.add(hit, search));
         added.context(format_args!("cannot write {}", self.path.display()))
     }
 
     /// Adds a hit inside compressed data.
-    pub fn add_inner(&mut self, hit: &InnerHit, search: &Search) -> Result<()> {
-        let added = self.table.add_inner(hit, search).and_then(|()| self.features.add_inner(hit, search));
+    pub fn add_inner(&mut self, hit: &InnerHit, place: Option<&Place<'_>>, search: &Search) -> Result<()> {
+        let added = self.table.add_inner(hit, place, search).and_then(|()| self.features.add_inner(hit, search));
+        added.context(format_args!("cannot write {}", self.path.display()))
+    }
+
+    /// Adds a hit across fragments of a file.
+    pub fn add_across(&mut self, across: &AcrossHit, place: &Place<'_>, search: &Search) -> Result<()> {
+        let added = self.table.add_across(across, place, search);
+        let added = added.and_then(|()| self.features.add(&across.hit, search));
         added.context(format_args!("cannot write {}", self.path.display()))
     }
 

@@ -1,15 +1,19 @@
 //! `cheetah search`: finds words, expressions and well-known kinds of data in a drive or an image.
 
+mod across;
 mod carve;
 mod folder;
+mod lister;
 mod options;
+mod places;
 mod show;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Search};
+use cheetah_search::{AcrossHit, Batch, InnerHit, KnownFiles, Order, Outcome, Search};
 use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
@@ -17,6 +21,7 @@ use futures::StreamExt as _;
 
 use self::carve::Headers;
 use self::folder::Folder;
+use self::lister::Listed;
 use self::options::OrderArgs;
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
@@ -45,8 +50,12 @@ encodings if it has ASCII characters only and no assertions such as \\b. Its mat
 place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode.
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
-are none. With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
-encoding, text, context and inside, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as bulk_extractor \
+are none. With --files, each hit also has the volume and the path in which it lies, the state of its cluster, and its offset in the file; \
+and the fragments of each file are searched as one, so that a hit across two of them is found. The Sleuth Kit lists the files first, in Python.
+
+With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
+encoding, text, context and inside, in the order of their offsets, those inside compressed data and across fragments last (with \
+--files, also volume, path, state, file_offset, others and fragments); features, with feature files and histograms as bulk_extractor \
 writes them; and the coverage. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
@@ -62,6 +71,7 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
   cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
   cheetah search disk.raw words.txt --inside all --out hits
+  cheetah search disk.E01 words.txt --files --out hits
   cheetah search case42.drive --known pictures/ --at-nodes --out known42"
 )]
 pub struct Args {
@@ -84,6 +94,10 @@ pub struct Args {
     /// Known file, or folder of known files, whose blocks are searched for; repeat for more
     #[arg(long, value_name = "PATH", requires = "out")]
     known: Vec<PathBuf>,
+
+    /// Say in which volume and file each hit lies, and search the fragments of each file as one
+    #[arg(long)]
+    files: bool,
 
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
@@ -112,12 +126,19 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
-    let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source)).transpose()?;
+    let python = if args.files { Some(lister::python().await?) } else { None };
+    let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source, args.files)).transpose()?;
     let opened = stop
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
+    let listed = list(&opened, python, (&mut stop, ui)).await;
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(failure) => return Err::<(), _>(failure).and(opened.close().await.map_err(Failure::from)),
+    };
     let sink = Sink {
+        listed,
         search: &search,
         folder,
         headers: args.carve.then(|| Headers::new(&search)),
@@ -127,6 +148,18 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     };
     let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
     searched.and(opened.close().await.map_err(Failure::from))
+}
+
+/// Lists the files of the source with this Python, if there is one.
+async fn list(
+    opened: &OpenedSource,
+    python: Option<OsString>,
+    (stop, ui): (&mut Stop, Ui),
+) -> Result<Option<Arc<Listed>>> {
+    let Some(python) = python else { return Ok(None) };
+    let _progress = ui.spinner("listing files");
+    let listed = stop.unless("listing files", lister::list(opened, &python)).await?;
+    Ok(Some(Arc::new(listed)))
 }
 
 /// Reads the known files, if there are any. Warns of those that are left out.
@@ -194,10 +227,21 @@ async fn search_source(
             Err(failure) => ended = Err(failure),
         }
     }
+    let mut counts = None;
+    if let (Ok(()), Some(listed)) = (&ended, sink.listed.clone()) {
+        match search_across(&listed, (args, search), &opened.decrypted()?, (&mut sink, &mut outcome), stop).await {
+            Ok(found) => counts = Some(found),
+            Err(failure) => ended = Err(failure),
+        }
+    }
+    let listed = sink.listed.take();
+    let files = listed.as_deref().map(|listed| places::FilesShown { listed, across: counts });
     let at_nodes = near.map(|done| done.lock().clone());
     let (source, out) = (args.source.as_str(), args.out.as_deref());
     let known = sink.known.take().map(Known::finish);
-    let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
+    let known_found = known.as_ref();
+    let shown =
+        show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, files, known: known_found };
     let answer = shown.answer(ended.is_ok());
     if let Some(folder) = sink.folder {
         folder.publish(&answer, outcome.coverage(), known.as_ref())?;
@@ -205,6 +249,33 @@ async fn search_source(
     ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Searches the fragments of each file as one, and returns what became of their joints.
+async fn search_across(
+    listed: &Arc<Listed>,
+    (args, search): (&Args, &Arc<Search>),
+    device: &DynDevice,
+    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    stop: &mut Stop,
+) -> Result<across::Counts> {
+    let progress = sink.ui.progress("searching fragments of files".to_owned(), listed.places.files() as u64);
+    let mut counts = across::Counts::default();
+    let mut found = across::search(listed.places.clone(), device, search, workers(args));
+    loop {
+        let next = tokio::select! {
+            next = found.next() => next,
+            signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        let Some(next) = next else { return Ok(counts) };
+        let (file, found) = next?;
+        counts.add(&found);
+        for hit in &found.hits {
+            outcome.count(&hit.hit);
+            sink.take_across(file, hit)?;
+        }
+        progress.set(file as u64 + 1);
+    }
 }
 
 /// Searches the compressed data that a search found, and returns what became of them.
@@ -237,6 +308,7 @@ async fn search_inside(
 /// Takes hits as they are found.
 struct Sink<'a> {
     search: &'a Search,
+    listed: Option<Arc<Listed>>,
     folder: Option<Folder>,
     headers: Option<Headers>,
     streams: Option<Streams>,
@@ -251,9 +323,10 @@ impl Sink<'_> {
         self.known.iter_mut().for_each(|known| known.take(batch));
         for hit in &batch.hits {
             self.headers.iter_mut().for_each(|headers| headers.add(hit));
+            let place = self.listed.as_ref().map(|listed| listed.places.at(hit.offset));
             match &mut self.folder {
-                Some(folder) => folder.add(hit, self.search)?,
-                None => show::hit(hit, self.search, self.ui),
+                Some(folder) => folder.add(hit, place.as_ref(), self.search)?,
+                None => show::hit(hit, place.as_ref(), self.search, self.ui),
             }
         }
         Ok(())
@@ -261,10 +334,24 @@ impl Sink<'_> {
 
     /// Writes a hit inside compressed data to the folder, or prints it.
     fn take_inner(&mut self, hit: &InnerHit) -> Result<()> {
+        let place = self.listed.as_ref().map(|listed| listed.places.at(hit.offset));
         match &mut self.folder {
-            Some(folder) => folder.add_inner(hit, self.search),
+            Some(folder) => folder.add_inner(hit, place.as_ref(), self.search),
             None => {
-                show::inner_hit(hit, self.search, self.ui);
+                show::inner_hit(hit, place.as_ref(), self.search, self.ui);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a hit across fragments of a file to the folder, or prints it.
+    fn take_across(&mut self, file: usize, hit: &AcrossHit) -> Result<()> {
+        let Some(listed) = &self.listed else { return Ok(()) };
+        let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+        match &mut self.folder {
+            Some(folder) => folder.add_across(hit, &place, self.search),
+            None => {
+                show::across(hit, &place, self.search, self.ui);
                 Ok(())
             }
         }
