@@ -59,6 +59,7 @@ mod sealed_keys;
 mod sealed_use;
 mod search;
 mod search_at_nodes;
+mod search_files;
 mod secured;
 mod serve;
 mod shadow_copies;

@@ -18,6 +18,7 @@ use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 
 use self::carve::Headers;
 use self::folder::Folder;
@@ -36,7 +37,7 @@ use crate::ui::Ui;
 #[command(
     long_about = "Searches every byte of a drive or an image: words, regular expressions, and well-known kinds of data, \
 such as e-mail addresses and the numbers of payment cards. Files, deleted files and unallocated space are searched \
-alike; a file in several fragments is searched fragment by fragment, and compressed content as it is stored. --inside also \
+alike; a file in several fragments is searched fragment by fragment without --files, and compressed content as it is stored. --inside also \
 searches what gzip files, ZIP archives (documents of office programs, too) and PDF files hold compressed, once the rest is done.
 
 --headers finds where files begin, by their signatures, and --carve saves those that lie in one piece and have a valid \
@@ -194,25 +195,9 @@ async fn search_source(
     let ui = sink.ui;
     let lend = args.lend.request("search", &desk.custodian);
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
-    let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
+    let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let progress = ui.progress(format!("searching {}", args.source), opened.size());
-    let mut ended = loop {
-        let batch = tokio::select! {
-            batch = batches.next() => batch,
-            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
-        };
-        match batch {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(error.into()),
-            Some(Ok(mut batch)) => {
-                sink.take(&mut batch)?;
-                outcome.add(&batch);
-                progress.set(batch.range.end());
-            }
-        }
-    };
-    drop((batches, progress));
+    let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await?;
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
         match search_inside(streams, (args, search), &opened.decrypted()?, (&mut sink, &mut outcome), stop).await {
@@ -249,6 +234,31 @@ async fn search_source(
     ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Searches the bytes in their order, and returns how that ended. Fails if a hit cannot be kept.
+async fn search_bytes(
+    mut batches: BoxStream<'static, cheetah_error::Result<Batch>>,
+    source: &str,
+    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    stop: &mut Stop,
+) -> Result<Result<()>> {
+    let progress = sink.ui.progress(format!("searching {source}"), outcome.coverage().size());
+    loop {
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
+            signal = stop.asked() => return Ok(Err(Failure::failed(format!("stopped by {signal}")))),
+        };
+        match batch {
+            None => return Ok(Ok(())),
+            Some(Err(error)) => return Ok(Err(error.into())),
+            Some(Ok(mut batch)) => {
+                sink.take(&mut batch)?;
+                outcome.add(&batch);
+                progress.set(batch.range.end());
+            }
+        }
+    }
 }
 
 /// Searches the fragments of each file as one, and returns what became of their joints.
