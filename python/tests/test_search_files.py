@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytsk3
 from conftest import noise, program, run
+from places_heard import heard
 from triage_images import MADE, made  # noqa: F401
 
 WORD = "Rosenkohl"
@@ -27,13 +28,20 @@ def searched(binary: str, image: Path, out: Path, *more: str) -> tuple[dict[str,
         return json.loads(done.stdout.splitlines()[0]), list(csv.DictReader(file))
 
 
-def planted(image: Path, folder: Path) -> tuple[Path, list[int]]:
-    """A copy of an image with the word every few KiB, each time in noise or zeros that no structure needs."""
+def planted(image: Path, name: str, folder: Path) -> tuple[Path, list[int]]:
+    """A copy of an image with the word in the content of its files and in its free space, and where."""
     disk = bytearray(image.read_bytes())
-    places = []
-    for at in range(len(disk) // 2, len(disk) - 4096, 24_571):
+    said = heard(image, name)
+    runs = [
+        (place, min(length, one["valid"] - at))
+        for one in said.files
+        if not one["metadata"] and not one["deleted"]
+        for at, place, length in one["runs"]
+    ]
+    runs += [(at, length) for message in said.messages for at, length in message.get("free", [])]
+    places = sorted({place + 3 for place, length in runs if length >= 3 + len(WORD)})
+    for at in places:
         disk[at : at + len(WORD)] = WORD.encode()
-        places.append(at)
     copy = folder / "planted.raw"
     copy.write_bytes(disk)
     return copy, places
@@ -46,11 +54,12 @@ def test_a_named_place_holds_the_hit(
     tmp_path: Path,
     name: str,
 ) -> None:
-    image, places = planted(made(name), tmp_path)
+    image, places = planted(made(name), name, tmp_path)
     answer, rows = searched(binary, image, tmp_path / "out")
     assert answer["files"]["volumes"][0]["listing"] == "whole", answer
     found = [int(row["offset"]) for row in rows if not row["fragments"]]
-    assert set(places) <= set(found)
+    assert len(places) > 10 and set(places) <= set(found)
+    assert {row["state"] for row in rows} >= {"allocated", "unallocated"}
     system = pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
     for row in rows:
         if row["state"] != "allocated" or ":" in row["path"] or "^" in row["path"] or "\\" in row["path"]:
