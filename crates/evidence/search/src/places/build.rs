@@ -6,7 +6,7 @@ use super::free::FreeClusters;
 use super::tree::Tree;
 use super::{File, FileRun, Places, Volume};
 
-/// What is kept at most. A run takes 40 bytes, and a file 48 and its path.
+/// What is kept at most. A run takes 36 bytes, and a file 56 and its path.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaceLimits {
     /// Volumes.

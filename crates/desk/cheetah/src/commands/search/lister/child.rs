@@ -21,6 +21,10 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// The most bytes that it reads at once.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
+/// The variables of the environment that it gets: others may hold secrets, and what it reads is hostile.
+const KEPT: [&str; 9] =
+    ["HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV"];
+
 /// How it ended before it had listed everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
@@ -59,7 +63,8 @@ impl Lister {
     pub async fn start(python: &OsStr, begin: &[u8]) -> Result<Self> {
         let mut command = Command::new(python);
         command.args([SAFE_PATH, "-m", MODULE]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.env_remove(cheetah_room::resolve::VARIABLE).kill_on_drop(true);
+        let kept = KEPT.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
+        command.env_clear().envs(kept).kill_on_drop(true);
         os::keep_from_ctrl_c(&mut command);
         let starting = "cannot start what lists files";
         let mut child = command.spawn().context(starting)?;

@@ -121,7 +121,7 @@ pub async fn list(opened: &OpenedSource, python: &OsStr) -> Result<Listed> {
 async fn listed(mut lister: Lister, device: &DynDevice, taken: &mut Taken) -> Result<Option<Death>> {
     loop {
         let message = match lister.next(device).await? {
-            Said::Message(Message::End(_)) => return Ok(None),
+            Said::Message(Message::End(true)) => return Ok(None),
             Said::Message(message) => message,
             Said::Died(death) => return Ok(Some(death)),
         };
