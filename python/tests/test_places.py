@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -210,3 +211,37 @@ def test_a_volume_before_the_first_one_that_is_asked_for_is_named_and_not_listed
     made: Callable[[str], Path],  # noqa: F811
 ) -> None:
     assert [next(iter(message)) for message in answered(made("ext4"), first=1)] == ["volume", "end"]
+
+
+def test_a_sparse_file_has_runs_around_its_holes(tmp_path: Path) -> None:
+    image, tree = tmp_path / "ext4.raw", tmp_path / "tree"
+    tree.mkdir()
+    with (tree / "sparse").open("wb") as file:
+        file.write(b"first")
+        file.seek(1 << 20)
+        file.write(b"second")
+    run(program("mkfs.ext4"), "-q", "-F", "-d", tree, image, "8M")
+    one, disk = heard(image, "ext4").of("/sparse"), image.read_bytes()
+    assert one["mapped"] and [at for at, _, _ in one["runs"]] == [0, 1 << 20]
+    assert [disk[place : place + 5] for _, place, _ in one["runs"]] == [b"first", b"secon"]
+
+
+def test_a_compressed_file_of_ntfs_has_no_offsets(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("needs root and FUSE, to fill an NTFS volume")
+    image, mount = tmp_path / "ntfs.raw", tmp_path / "mnt"
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    mount.mkdir()
+    run(program("mkntfs"), "-F", "-Q", "-q", "-c", "4096", image)
+    run(program("ntfs-3g"), "-o", "compression", image, mount)
+    try:
+        (mount / "packed").mkdir()
+        os.setxattr(mount / "packed", "system.ntfs_attrib_be", (0x800).to_bytes(4, "big"))
+        (mount / "packed/text").write_bytes(b"the same again and again " * 10_000)
+        (mount / "plain").write_bytes(b"the same again and again " * 10_000)
+    finally:
+        run("umount", mount)
+    said = heard(image, "ntfs")
+    assert said.problems == []
+    assert not said.of("/packed/text")["mapped"] and said.of("/plain")["mapped"]
