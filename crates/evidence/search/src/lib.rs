@@ -14,6 +14,7 @@
 //! | [`run()`] | searches a device |
 //! | [`Extent`] | the parts of a device that are searched, and what is read for that |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
+//! | [`Places`] | the volumes, files and free clusters in which hits lie |
 //! | [`Hit`], [`Row`], [`CsvTable`], [`ParquetTable`], [`FeatureFiles`] | what was found, its tables, and files that other tools read |
 //!
 //! # What a hit is
@@ -37,6 +38,7 @@ mod literal;
 mod node;
 mod order;
 mod outcome;
+mod places;
 mod run;
 pub mod seam;
 mod search;
@@ -55,9 +57,13 @@ pub use hit::{Hit, InnerHit};
 pub use node::SearchNode;
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
+pub use places::{
+    AcrossFound, AcrossHit, FileJoints, FileRun, LeftOut, NewFile, Place, PlaceLimits, PlaceState, Places,
+    PlacesBuilder,
+};
 pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;
-pub use table::{Cell, CsvTable, Row, cells};
+pub use table::{Cell, CsvTable, Row, RowPlace, cells};
 pub use words::read_words;

@@ -60,6 +60,7 @@ mod sealed_use;
 mod search;
 mod search_again;
 mod search_at_nodes;
+mod search_files;
 mod secured;
 mod serve;
 mod shadow_copies;

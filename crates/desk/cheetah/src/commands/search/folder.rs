@@ -52,12 +52,12 @@ pub struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Begins a result in the folder of this path, for hits in a source of this name.
-    pub fn begin(folder: &'a Folder, path: &'a Path, source: &str) -> Result<Self> {
+    /// Begins a result in the folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
+    pub fn begin(folder: &'a Folder, path: &'a Path, source: &str, has_places: bool) -> Result<Self> {
         let failed = |error: std::io::Error| writing(path, &error);
         folder.remove_all(WRITING).and_then(|()| folder.make_folder(WRITING)).map_err(failed)?;
         let at = path.join(WRITING);
-        let files = HitFiles::open(&at, source).map_err(failed)?;
+        let files = HitFiles::open(&at, source, has_places).map_err(failed)?;
         Ok(Self { folder, path, at, files })
     }
 

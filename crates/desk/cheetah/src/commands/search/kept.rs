@@ -1,6 +1,7 @@
 //! A search whose result is a folder. It can be stopped at any time, and the same command goes on: what is found goes into a journal,
 //! of which the result is made.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use cheetah_carve::{Carver, Counts as CarveCounts};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Size};
 use cheetah_drive::WorkDone;
-use cheetah_search::{Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search};
+use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search};
 use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::journal::{Journal, Start, WhatToSearch, writing};
 use cheetah_source::search::known::Known;
@@ -20,8 +21,10 @@ use parking_lot::Mutex;
 
 use super::carve::Headers;
 use super::folder::{NAMES, Writing, earlier_answer};
+use super::lister::Listed;
+use super::places::FilesShown;
 use super::report::{About, Told};
-use super::{Args, show, workers};
+use super::{Args, list, search_across, show, workers};
 use crate::desk::Desk;
 use crate::failure::{Context as _, Failure, Result};
 use crate::signals::Stop;
@@ -43,6 +46,8 @@ pub struct Task<'a> {
     pub order: &'a Order,
     pub search: &'a Arc<Search>,
     pub known: Option<Arc<KnownFiles>>,
+    /// What lists files, if they are to be listed.
+    pub python: Option<OsString>,
     pub out: &'a Path,
     pub ui: Ui,
 }
@@ -54,6 +59,8 @@ struct Stages {
     carved: Option<CarveCounts>,
     /// The keys that were lent are in it.
     near: Option<WorkDone>,
+    /// The files in which hits lie.
+    listed: Option<Arc<Listed>>,
 }
 
 /// How a part of a search ended: by itself, or because it was stopped or the source failed. What was found is kept then. If it cannot
@@ -67,7 +74,9 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
         return show::earlier(&earlier_answer(journal.folder(), task.out)?, &task.args.source, task.out, task.ui);
     }
     let about = About::new(task.opened, task.order).since(journal.state().start.begun_s);
-    let mut stages = Stages::default();
+    // A search that goes on lists them again: they are not in the journal.
+    let listed = list(task.opened, task.python.as_ref(), (&mut *stop, task.ui)).await?;
+    let mut stages = Stages { listed, ..Stages::default() };
     let mut ended = search_rest(task, &mut journal, &mut stages, stop).await?;
     if ended.is_ok() && (task.args.order.is_inside() || task.args.carve) {
         let (streams, headers) = found_places(task, &journal)?;
@@ -78,7 +87,7 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
             ended = carve(task, &mut journal, &headers, &mut stages, stop).await?;
         }
     }
-    write_result(task, journal, (stages, about), ended)
+    write_result(task, journal, (stages, about), (ended, stop)).await
 }
 
 /// Opens the journal. Nothing in the folder is changed if it is the one of something else.
@@ -86,7 +95,8 @@ async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
     let Task { args, opened, order, search, .. } = task;
     let device = opened.decrypted()?;
     let absent: Vec<ByteRange> = never_read(&args.source)?;
-    let also: &[&str] = if args.carve { &["carve"] } else { &[] };
+    let also: Vec<_> = [("carve", args.carve), ("files", args.files)].into_iter().filter(|(_, is)| *is).collect();
+    let also: Vec<_> = also.into_iter().map(|(name, _)| name).collect();
     let what = WhatToSearch {
         source: &args.source,
         device: &device,
@@ -94,7 +104,7 @@ async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
         absent: &absent,
         order,
         known: task.known.as_deref(),
-        also,
+        also: &also,
     };
     let start = stop.unless(&format!("reading samples of {}", args.source), Start::of(&what)).await?;
     let (out, search) = (task.out.to_owned(), (*search).clone());
@@ -264,24 +274,44 @@ async fn carve(
 }
 
 /// Makes the result of what is in the journal.
-fn write_result(task: &Task<'_>, journal: Journal, (stages, about): (Stages, About), ended: Ended) -> Result<()> {
+async fn write_result(
+    task: &Task<'_>,
+    journal: Journal,
+    (stages, about): (Stages, About),
+    (mut ended, stop): (Ended, &mut Stop),
+) -> Result<()> {
     let Task { args, search, out, .. } = task;
+    let listed = stages.listed.as_deref();
+    let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
     let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
     let mut known = task.known.clone().map(|files| Known::new(files, search));
-    let mut files = Writing::begin(journal.folder(), out, &args.source)?;
+    let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
     for batch in journal.batches() {
         let mut batch = batch?;
         known.iter_mut().for_each(|known| known.take(&mut batch));
         batch.hits.retain(|hit| !is_compressed(hit, search));
         for hit in &batch.hits {
-            files.push(&Row::new(hit, batch.node.as_deref()), search)?;
+            files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
         }
         outcome.add(&batch);
     }
     for inner in journal.inner_hits() {
         for hit in &inner? {
             outcome.count(&hit.hit);
-            files.push(&Row::inner(hit), search)?;
+            files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
+        }
+    }
+    let mut across = None;
+    if let (Ok(()), Some(listed)) = (&ended, listed) {
+        let add = |file: usize, hit: &AcrossHit| {
+            outcome.count(&hit.hit);
+            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+            files.push(&Row::across(hit, place), search)
+        };
+        let device = task.opened.decrypted()?;
+        match search_across(listed, (search, workers(args)), &device, (task.ui, add), stop).await? {
+            Ok(counts) => across = Some(counts),
+            Err(failure) => ended = Err(failure),
         }
     }
     let known = known.map(Known::finish);
@@ -292,11 +322,23 @@ fn write_result(task: &Task<'_>, journal: Journal, (stages, about): (Stages, Abo
         .map(|near| WorkDone { key_lent: stages.near.and_then(|near| near.key_lent), ..near.work_done() });
     let (inside, carved) = (stages.inside, stages.carved);
     let (source, out) = (args.source.as_str(), Some(*out));
-    let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
+    let shown_files = listed.map(|listed| FilesShown { listed, across });
+    let are_files_whole = shown_files.as_ref().is_none_or(|shown| shown.complete(source).is_ok());
+    let shown = show::Shown {
+        source,
+        search,
+        outcome: &outcome,
+        out,
+        at_nodes,
+        inside,
+        carved,
+        files: shown_files,
+        known: known.as_ref(),
+    };
     let answer = shown.answer(ended.is_ok());
     let told = Told { answer: &answer, search, about: &about };
     let mut names = files.publish(&told, outcome.coverage(), known.as_ref())?;
-    if ended.is_ok() && outcome.coverage().is_whole() {
+    if ended.is_ok() && outcome.coverage().is_whole() && are_files_whole {
         names.extend(carved.map(|_| format!("{CARVED}/{CARVED_TABLE}")));
         journal.finish(&names)?;
     }

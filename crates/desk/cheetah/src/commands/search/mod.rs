@@ -1,25 +1,31 @@
 //! `cheetah search`: finds words, expressions and well-known kinds of data in a drive or an image.
 
+mod across;
 mod carve;
 mod folder;
 mod hit_files;
 mod kept;
+mod lister;
 mod options;
+mod places;
 mod report;
 mod show;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_search::{Batch, KnownFiles, Order, Outcome, Search};
+use cheetah_search::{AcrossHit, Batch, KnownFiles, Order, Outcome, Place, Search};
 use cheetah_source::search::inside::{Counts, Searched, Streams};
 use cheetah_source::search::known;
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 
 use self::folder::check_place;
 use self::kept::Task;
+use self::lister::Listed;
 use self::options::OrderArgs;
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
@@ -48,8 +54,12 @@ encodings if it has ASCII characters only and no assertions such as \\b. Its mat
 place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode.
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
-are none. With --out, the hits are written to the new folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
-encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as \
+are none. With --files, each hit also has the volume and the path in which it lies, the state of its cluster, and its offset in the file; \
+and the fragments of each file are searched as one, so that a hit across two of them is found. The Sleuth Kit lists the files first, in Python.
+
+With --out, the hits are written to the folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
+encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data and across fragments last \
+(with --files, also volume, path, state, file_offset, others and fragments); features, with feature files and histograms as \
 bulk_extractor writes them; the coverage; and report.html, a page to read and to print. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. With --out, the same command goes on where it was, also after a power cut \
@@ -66,6 +76,7 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
   cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
   cheetah search disk.raw words.txt --inside all --out hits
+  cheetah search disk.E01 words.txt --files --out hits
   cheetah search case42.drive --known pictures/ --at-nodes --out known42"
 )]
 pub struct Args {
@@ -88,6 +99,10 @@ pub struct Args {
     /// Known file, or folder of known files, whose blocks are searched for; repeat for more
     #[arg(long, value_name = "PATH", requires = "out")]
     known: Vec<PathBuf>,
+
+    /// Say in which volume and file each hit lies, and search the fragments of each file as one
+    #[arg(long)]
+    files: bool,
 
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
@@ -119,6 +134,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
+    let python = if args.files { Some(lister::python().await?) } else { None };
     let opened = stop
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
@@ -126,15 +142,30 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let searched = match args.out.as_deref() {
         Some(out) => {
             let (args, opened, order, search) = (&args, &opened, &order, &search);
-            kept::search(&Task { args, desk, opened, order, search, known, out, ui }, &mut stop).await
+            kept::search(&Task { args, desk, opened, order, search, known, python, out, ui }, &mut stop).await
         }
-        None => {
-            let streams = args.order.is_inside().then(|| Streams::new(&search));
-            let sink = Sink { search: &search, streams, ui };
-            search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await
-        }
+        None => match list(&opened, python.as_ref(), (&mut stop, ui)).await {
+            Ok(listed) => {
+                let streams = args.order.is_inside().then(|| Streams::new(&search));
+                let sink = Sink { search: &search, listed, streams, ui };
+                search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await
+            }
+            Err(failure) => Err(failure),
+        },
     };
     searched.and(opened.close().await.map_err(Failure::from))
+}
+
+/// Lists the files of the source with this Python, if there is one.
+async fn list(
+    opened: &OpenedSource,
+    python: Option<&OsString>,
+    (stop, ui): (&mut Stop, Ui),
+) -> Result<Option<Arc<Listed>>> {
+    let Some(python) = python else { return Ok(None) };
+    let _progress = ui.spinner("listing files");
+    let listed = stop.unless("listing files", lister::list(opened, python)).await?;
+    Ok(Some(Arc::new(listed)))
 }
 
 /// Reads the known files, if there are any. Warns of those that are left out.
@@ -166,28 +197,11 @@ async fn search_source(
     mut sink: Sink<'_>,
     stop: &mut Stop,
 ) -> Result<()> {
-    let ui = sink.ui;
     let lend = args.lend.request("search", &desk.custodian);
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: None };
-    let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
+    let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let progress = ui.progress(format!("searching {}", args.source), opened.size());
-    let mut ended = loop {
-        let batch = tokio::select! {
-            batch = batches.next() => batch,
-            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
-        };
-        match batch {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(error.into()),
-            Some(Ok(mut batch)) => {
-                sink.take(&mut batch);
-                outcome.add(&batch);
-                progress.set(batch.range.end());
-            }
-        }
-    };
-    drop((batches, progress));
+    let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await;
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
         match search_inside(streams, (args, search), &opened.decrypted()?, (&sink, &mut outcome), stop).await {
@@ -195,6 +209,21 @@ async fn search_source(
             Err(failure) => ended = Err(failure),
         }
     }
+    let mut across = None;
+    if let (Ok(()), Some(listed)) = (&ended, &sink.listed) {
+        let print = |file: usize, hit: &AcrossHit| {
+            outcome.count(&hit.hit);
+            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+            show::across(hit, &place, search, sink.ui);
+            Ok(())
+        };
+        let device = opened.decrypted()?;
+        match search_across(listed, (search, workers(args)), &device, (sink.ui, print), stop).await? {
+            Ok(found) => across = Some(found),
+            Err(failure) => ended = Err(failure),
+        }
+    }
+    let files = sink.listed.as_deref().map(|listed| places::FilesShown { listed, across });
     let at_nodes = near.map(|done| done.lock().clone());
     let shown = show::Shown {
         source: &args.source,
@@ -204,11 +233,63 @@ async fn search_source(
         at_nodes,
         inside,
         carved: None,
+        files,
         known: None,
     };
-    ui.answer(shown.text(), &shown.answer(ended.is_ok()));
+    sink.ui.answer(shown.text(), &shown.answer(ended.is_ok()));
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Searches the bytes in their order.
+async fn search_bytes(
+    mut batches: BoxStream<'static, cheetah_error::Result<Batch>>,
+    source: &str,
+    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    stop: &mut Stop,
+) -> Result<()> {
+    let progress = sink.ui.progress(format!("searching {source}"), outcome.coverage().size());
+    loop {
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
+            signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        let mut batch = batch?;
+        sink.take(&mut batch);
+        outcome.add(&batch);
+        progress.set(batch.range.end());
+    }
+}
+
+/// Searches the fragments of each file as one, and calls `found` with the number of a file and each hit. Returns what became of their
+/// joints, or why not all were searched. Fails if a hit cannot be kept.
+async fn search_across(
+    listed: &Listed,
+    (search, workers): (&Arc<Search>, usize),
+    device: &DynDevice,
+    (ui, mut found): (Ui, impl FnMut(usize, &AcrossHit) -> Result<()>),
+    stop: &mut Stop,
+) -> Result<Result<across::Counts>> {
+    let progress = ui.progress("searching fragments of files".to_owned(), listed.places.files() as u64);
+    let mut counts = across::Counts::default();
+    let mut files = across::search(listed.places.clone(), device, search, workers);
+    loop {
+        let next = tokio::select! {
+            next = files.next() => next,
+            signal = stop.asked() => return Ok(Err(Failure::failed(format!("stopped by {signal}")))),
+        };
+        let (file, hits) = match next {
+            None => return Ok(Ok(counts)),
+            Some(Err(failure)) => return Ok(Err(failure)),
+            Some(Ok(next)) => next,
+        };
+        counts.add(&hits);
+        for hit in &hits.hits {
+            found(file, hit)?;
+        }
+        progress.set(file as u64 + 1);
+    }
 }
 
 /// Searches the compressed data that a search found, and returns what became of them.
@@ -232,7 +313,7 @@ async fn search_inside(
         counts.add(&inside.counts);
         for hit in &inside.hits {
             outcome.count(&hit.hit);
-            show::inner_hit(hit, sink.search, sink.ui);
+            show::inner_hit(hit, sink.place(hit.offset).as_ref(), sink.search, sink.ui);
         }
         progress.set(done as u64 + 1);
     }
@@ -241,6 +322,7 @@ async fn search_inside(
 /// Prints hits as they are found.
 struct Sink<'a> {
     search: &'a Search,
+    listed: Option<Arc<Listed>>,
     streams: Option<Streams>,
     ui: Ui,
 }
@@ -249,7 +331,14 @@ impl Sink<'_> {
     /// Prints the hits. The beginnings of compressed data are none.
     fn take(&mut self, batch: &mut Batch) {
         self.streams.iter_mut().for_each(|streams| streams.take(batch));
-        batch.hits.iter().for_each(|hit| show::hit(hit, self.search, self.ui));
+        for hit in &batch.hits {
+            show::hit(hit, self.place(hit.offset).as_ref(), self.search, self.ui);
+        }
+    }
+
+    /// Where a byte lies, if files are listed.
+    fn place(&self, offset: u64) -> Option<Place<'_>> {
+        self.listed.as_ref().map(|listed| listed.places.at(offset))
     }
 }
 

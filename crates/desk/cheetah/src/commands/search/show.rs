@@ -10,9 +10,10 @@ use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Search};
+use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search};
 use cheetah_source::search::{inside, known};
 
+use super::places::{self, FilesShown};
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -45,22 +46,30 @@ pub fn unsearched_encodings(search: &Search, ui: Ui) {
 }
 
 /// Prints a hit.
-pub fn hit(hit: &Hit, search: &Search, ui: Ui) {
-    print(hit.offset, None, hit, search, ui);
+pub fn hit(hit: &Hit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
+    print((hit.offset, None), hit, place.map(|place| places::answer(place, &[])), search, ui);
+}
+
+/// Prints a hit across fragments of a file.
+pub fn across(across: &AcrossHit, place: &Place<'_>, search: &Search, ui: Ui) {
+    let place = places::answer(place, &across.fragments);
+    print((across.hit.offset, None), &across.hit, Some(place), search, ui);
 }
 
 /// Prints a hit inside compressed data.
-pub fn inner_hit(inner: &InnerHit, search: &Search, ui: Ui) {
-    print(inner.offset, Some(inner.inside.clone()), &inner.hit, search, ui);
+pub fn inner_hit(inner: &InnerHit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
+    let place = place.map(|place| places::answer(place, &[]));
+    print((inner.offset, Some(inner.inside.clone())), &inner.hit, place, search, ui);
 }
 
-fn print(offset: u64, inside: Option<String>, hit: &Hit, search: &Search, ui: Ui) {
+fn print((offset, inside): (u64, Option<String>), hit: &Hit, place: Option<answers::Place>, search: &Search, ui: Ui) {
     let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
     let (len, encoding) = (hit.len(), hit.encoding.name());
     let (text, context) = (hit.text(), hit.context());
     let path = inside.iter().fold(offset.to_string(), |path, inside| format!("{path}-{inside}"));
-    let line = format!("{path}  {}  {encoding}  {context}", OneLine(&pattern));
-    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, text });
+    let lies = place.as_ref().map_or_else(String::new, places::clause);
+    let line = format!("{path}  {}  {encoding}  {context}{lies}", OneLine(&pattern));
+    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, place, text });
 }
 
 /// A search that has ended.
@@ -81,6 +90,8 @@ pub struct Shown<'a> {
     pub known: Option<&'a known::Found>,
     /// What became of the headers, if files were carved.
     pub carved: Option<Counts>,
+    /// The files in which hits lie, if they were listed.
+    pub files: Option<FilesShown<'a>>,
 }
 
 impl Shown<'_> {
@@ -103,6 +114,7 @@ impl Shown<'_> {
                 unreadable: counts.unreadable,
             }),
             complete: self.outcome.coverage().is_whole(),
+            files: self.files.as_ref().map(FilesShown::answer),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
             hits: self.outcome.hits(),
@@ -155,6 +167,7 @@ impl Shown<'_> {
         lines.extend(self.known.iter().flat_map(|found| known_lines(found)));
         lines.extend(self.inside.map(inside_line));
         lines.extend(self.carved.map(carved_line));
+        lines.extend(self.files.iter().flat_map(FilesShown::lines));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
     }
@@ -196,7 +209,7 @@ impl Shown<'_> {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
-                0 if inside == 0 => Ok(()),
+                0 if inside == 0 => self.files.as_ref().map_or(Ok(()), |files| files.complete(self.source)),
                 0 => unfinished(inside, "compressed data were not searched"),
                 places => unfinished(places, "files were not carved"),
             };
