@@ -282,25 +282,10 @@ async fn write_result(
 ) -> Result<()> {
     let Task { args, search, out, .. } = task;
     let listed = stages.listed.as_deref();
-    let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
     let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
     let mut known = task.known.clone().map(|files| Known::new(files, search));
     let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
-    for batch in journal.batches() {
-        let mut batch = batch?;
-        known.iter_mut().for_each(|known| known.take(&mut batch));
-        batch.hits.retain(|hit| !is_compressed(hit, search));
-        for hit in &batch.hits {
-            files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
-        }
-        outcome.add(&batch);
-    }
-    for inner in journal.inner_hits() {
-        for hit in &inner? {
-            outcome.count(&hit.hit);
-            files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
-        }
-    }
+    write_hits(&journal, (&mut files, &mut outcome, known.as_mut()), (listed, task.search))?;
     let mut across = None;
     if let (Ok(()), Some(listed)) = (&ended, listed) {
         let add = |file: usize, hit: &AcrossHit| {
@@ -309,17 +294,14 @@ async fn write_result(
             files.push(&Row::across(hit, place), search)
         };
         let device = task.opened.decrypted()?;
-        match search_across(listed, (search, workers(args)), &device, (task.ui, add), stop).await? {
+        match search_across(listed, (task.search, workers(args)), &device, (task.ui, add), stop).await? {
             Ok(counts) => across = Some(counts),
             Err(failure) => ended = Err(failure),
         }
     }
     let known = known.map(Known::finish);
-    let at_nodes = journal
-        .state()
-        .near
-        .as_ref()
-        .map(|near| WorkDone { key_lent: stages.near.and_then(|near| near.key_lent), ..near.work_done() });
+    let key_lent = stages.near.and_then(|near| near.key_lent);
+    let at_nodes = journal.state().near.as_ref().map(|near| WorkDone { key_lent, ..near.work_done() });
     let (inside, carved) = (stages.inside, stages.carved);
     let (source, out) = (args.source.as_str(), Some(*out));
     let shown_files = listed.map(|listed| FilesShown { listed, across });
@@ -345,6 +327,31 @@ async fn write_result(
     task.ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Writes the hits of a journal, in their order, those in compressed data last.
+fn write_hits(
+    journal: &Journal,
+    (files, outcome, mut known): (&mut Writing<'_>, &mut Outcome, Option<&mut Known>),
+    (listed, search): (Option<&Listed>, &Arc<Search>),
+) -> Result<()> {
+    let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
+    for batch in journal.batches() {
+        let mut batch = batch?;
+        known.iter_mut().for_each(|known| known.take(&mut batch));
+        batch.hits.retain(|hit| !is_compressed(hit, search));
+        for hit in &batch.hits {
+            files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
+        }
+        outcome.add(&batch);
+    }
+    for inner in journal.inner_hits() {
+        for hit in &inner? {
+            outcome.count(&hit.hit);
+            files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a hit is the beginning of compressed data, which is no result.
