@@ -5,7 +5,7 @@ use cheetah_error::Result;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
 
-use crate::run::Batch;
+use crate::batch::Batch;
 use crate::seam::Overlap;
 
 /// Ranges in which hits may begin, and what is read for that: the bytes around a range decide about the hits at its ends.

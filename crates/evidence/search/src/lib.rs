@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod blocks;
 mod encoding;
 mod expression;
@@ -47,6 +48,7 @@ mod text;
 mod wide;
 mod words;
 
+pub use batch::Batch;
 pub use blocks::{BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns};
 pub use encoding::{TextEncoding, UnknownEncoding};
 pub use extent::Extent;
@@ -61,7 +63,7 @@ pub use places::{
     AcrossFound, AcrossHit, FileJoints, FileRun, LeftOut, NewFile, Place, PlaceLimits, PlaceState, Places,
     PlacesBuilder,
 };
-pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
+pub use run::{RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;

@@ -9,6 +9,7 @@ use cheetah_error::{Error, Result};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _, future};
 
+use crate::batch::Batch;
 use crate::extent::Extent;
 use crate::hit::Hit;
 use crate::node::SearchNode;
@@ -41,36 +42,6 @@ impl RunOptions {
     /// Parts of the usual size, all of them there.
     pub const fn new(workers: usize) -> Self {
         Self { part_bytes: Self::PART_BYTES, workers, absent: Vec::new(), within: None }
-    }
-}
-
-/// The result for a range. Batches follow each other without gaps, from the start of the device to its end, or of each range that is
-/// searched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
-    /// The range.
-    pub range: ByteRange,
-    /// Whether it was searched: `Read`, or else it is a gap.
-    pub state: State,
-    /// Why it was not searched.
-    pub why: Option<Arc<str>>,
-    /// The hits that begin in it, in order.
-    pub hits: Vec<Hit>,
-    /// The node that searched it; `None` if this process did.
-    pub node: Option<Arc<SearchNode>>,
-}
-
-impl Batch {
-    fn gap(range: ByteRange, state: State, why: Arc<str>) -> Self {
-        Self { range, state, why: Some(why), hits: Vec::new(), node: None }
-    }
-
-    /// The result for a part of the range.
-    #[must_use]
-    pub fn within(&self, range: ByteRange) -> Self {
-        let is_own = |hit: &&Hit| (range.offset..range.end()).contains(&hit.offset);
-        let hits = self.hits.iter().filter(is_own).cloned().collect();
-        Self { range, state: self.state, why: self.why.clone(), hits, node: self.node.clone() }
     }
 }
 

@@ -11,8 +11,8 @@ use cheetah_kit::file::NotItself;
 use cheetah_kit::folder::{Entry, Folder};
 
 use super::errors::{holds_something_else, not_ours, not_ours_because, reading};
-use super::file::{CARVED, NAME, NEXT, Names};
 use super::keep::{KeptFile, is_carved_name};
+use super::names::{CARVED, NAME, NEXT, Names};
 use super::state::State;
 
 /// The table of carved files.

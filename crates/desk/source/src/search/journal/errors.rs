@@ -9,7 +9,7 @@ use cheetah_error::next::{Acquisition, Search as Step};
 use cheetah_image::own_file::NotOurs;
 use cheetah_kit::file::NotItself;
 
-use super::file::NAME;
+use super::names::NAME;
 use super::record::BadRecord;
 use super::start::{Difference, OtherSearch};
 

@@ -22,28 +22,16 @@ use super::errors::{altered, damaged, no_journal, not_ours, not_ours_because, ot
 use super::group::{Batches, Group, read_group};
 use super::keep::KeptFile;
 use super::lines::{Check, FIRST, line};
+use super::names::{CARVED, NAME, NEXT, Names};
+use super::near::Near;
 use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, Record};
 use super::scan::{is_journal, read};
 use super::start::Start;
-use super::state::{Near, Place, State, numbers_of};
+use super::state::{Place, State, numbers_of};
 use crate::search::inside::Inside;
 
-/// The name of the journal, and that of one that takes its place.
-pub const NAME: &str = "search.journal";
-pub const NEXT: &str = "search.journal.next";
-/// The folder of carved files.
-pub const CARVED: &str = "carved";
 /// What is collected before it is appended to the file.
 const LINES_BYTES: usize = 8 << 20;
-
-/// The names of what a result consists of, beside the journal and carved files.
-#[derive(Debug, Clone, Copy)]
-pub struct Names {
-    /// Files.
-    pub files: &'static [&'static str],
-    /// Folders.
-    pub folders: &'static [&'static str],
-}
 
 /// The journal of a search, open for this process alone, in its folder.
 pub struct Journal {

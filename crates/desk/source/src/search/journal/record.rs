@@ -7,8 +7,8 @@ use cheetah_search::{BlockKey, CONTEXT_BYTES_MAX, Hit, InnerHit, PatternKind, Se
 use serde::{Deserialize, Serialize};
 
 use super::keep::KeptFile;
+use super::near::Near;
 use super::start::Start;
-use super::state::Near;
 
 /// The most characters of a reason.
 pub const WHY_CHARS_MAX: usize = 300;
