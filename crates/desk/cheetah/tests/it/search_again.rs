@@ -9,8 +9,9 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::search::{COMPRESS, MAKE_FILES};
 use crate::support::run::{Ran, cheetah, program, run};
-use crate::support::{Desk, MIB, Service, noise, number, text, until};
+use crate::support::{Desk, MIB, Service, need, noise, number, text, until};
 
 const WORD: &str = "Geheimnis";
 
@@ -33,12 +34,13 @@ fn command(within: &Path, source: &str) -> Command {
 }
 
 /// The files of a result, apart from the journal, and the report, which has the time in it.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+fn files_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();
         if entry.path().is_dir() {
-            found.extend(files(&entry.path()).into_iter().map(|(file, content)| (format!("{name}/{file}"), content)));
+            found
+                .extend(files_of(&entry.path()).into_iter().map(|(file, content)| (format!("{name}/{file}"), content)));
         } else if !["search.journal", "report.html"].contains(&name.as_str()) {
             found.insert(name, fs::read(entry.path()).unwrap());
         }
@@ -72,12 +74,57 @@ fn a_search_that_is_killed_or_stopped_goes_on_and_has_the_files_of_one_that_is_n
     }
     let ran = run(command(Path::new(&stopped), uri)).ok();
     assert_eq!(ran.json()["complete"], Value::Bool(true));
-    let (expected, found) = (files(&Path::new(&once).join("hits")), files(&hits));
+    let (expected, found) = (files_of(&Path::new(&once).join("hits")), files_of(&hits));
     assert_eq!(expected.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
     for (name, content) in &expected {
         assert!(found[name] == *content, "{name} differs");
     }
     assert!(expected["hits.csv"].len() > 100_000);
+}
+
+/// The lines of a journal.
+fn lines(folder: &Path) -> usize {
+    fs::read(folder.join("search.journal")).map_or(0, |journal| journal.iter().filter(|byte| **byte == b'\n').count())
+}
+
+#[test]
+fn a_search_that_is_killed_before_it_unpacks_or_carves_has_the_files_of_one_that_is_not() {
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let files = desk.dir("files");
+    for script in [MAKE_FILES, COMPRESS] {
+        let mut python = Command::new("python3");
+        python.args(["-c", script, &files]);
+        run(python).ok();
+    }
+    let mut content = noise(6 * MIB, 46);
+    for (nth, name) in ["a.png", "b.zip", "c.gz", "d.sqlite", "a.gz", "b.docx"].iter().enumerate() {
+        let (at, file) = (MIB as usize * nth + 512 * 3, fs::read(desk.at("files").join(name)).unwrap());
+        content[at..at + file.len()].copy_from_slice(&file);
+    }
+    let raw = desk.file("disk.raw", &content);
+    let (once, stopped) = (desk.dir("once"), desk.dir("stopped"));
+    let more = |within: &str| {
+        let mut command = command(Path::new(within), &raw);
+        command.args(["--headers", "png,zip,gzip,sqlite", "--carve", "--inside", "all"]);
+        command
+    };
+    run(more(&once)).ok();
+    let hits = Path::new(&stopped).join("hits");
+    for _ in 0..6 {
+        let before = lines(&hits);
+        let mut killed = more(&stopped);
+        killed.stdout(File::create(desk.at("stdout")).unwrap()).stderr(File::create(desk.at("stderr")).unwrap());
+        let mut child = killed.spawn().unwrap();
+        until("a record is written, or all", || lines(&hits) != before || child.try_wait().unwrap().is_some());
+        let _ = kill_process(Pid::from_child(&child), Signal::KILL);
+        child.wait().unwrap();
+    }
+    let answer = run(more(&stopped)).ok().json();
+    assert!(number(&answer["carved"], "files") >= 4 && number(&answer["inside"], "hits") >= 3, "{answer}");
+    assert!(files_of(&Path::new(&once).join("hits")) == files_of(&hits));
 }
 
 /// The same, with files of at most some 16 KiB, as on a full disk.
@@ -99,7 +146,7 @@ fn a_search_that_cannot_be_written_says_so_and_goes_on_when_there_is_space() {
     assert!(ran.stderr.contains("run the same command to resume"), "{}", ran.stderr);
     assert!(!Path::new(&full).join("hits/search.json").exists());
     run(command(Path::new(&full), &raw)).ok();
-    assert!(files(&Path::new(&once).join("hits")) == files(&Path::new(&full).join("hits")));
+    assert!(files_of(&Path::new(&once).join("hits")) == files_of(&Path::new(&full).join("hits")));
 }
 
 #[test]
@@ -148,7 +195,7 @@ fn what_could_not_be_read_is_searched_again() {
     assert_eq!(number(&answer, "unsearched_bytes"), 512);
     fs::remove_file(format!("{raw}.map")).unwrap();
     run(command(Path::new(&again), &raw)).ok();
-    assert!(files(&Path::new(&once).join("hits")) == files(&Path::new(&again).join("hits")));
+    assert!(files_of(&Path::new(&once).join("hits")) == files_of(&Path::new(&again).join("hits")));
 }
 
 #[test]

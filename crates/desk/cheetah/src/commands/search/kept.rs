@@ -101,6 +101,7 @@ async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
         source: &args.source,
         device: &device,
         drive: opened.identity.serial.as_deref(),
+        digest: opened.identity.compressed_sha256.as_deref(),
         absent: &absent,
         order,
         known: task.known.as_deref(),

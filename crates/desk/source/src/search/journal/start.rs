@@ -31,10 +31,10 @@ pub struct Start {
     pub source: String,
     /// Its size.
     pub size_bytes: u64,
-    /// The id of the drive, if it is one.
+    /// The id of the drive, or the serial number of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// Digests of samples of its content; `None` where it cannot be read, or is not there yet.
+    /// Digests of samples of its content, or the one of a whole compressed file; `None` where it cannot be read, or is not there yet.
     pub samples: Vec<Option<String>>,
     /// When the search began, in seconds since 1970 (UTC).
     pub begun_s: u64,
@@ -71,8 +71,10 @@ pub struct WhatToSearch<'a> {
     pub source: &'a str,
     /// Its content.
     pub device: &'a DynDevice,
-    /// The id of the drive, if it is one.
+    /// The id of the drive, or the serial number of the disk.
     pub drive: Option<&'a str>,
+    /// The digest of the whole file, if that was read when it was opened: a compressed one, of which samples would cost another pass.
+    pub digest: Option<&'a str>,
     /// The ranges that it does not have yet.
     pub absent: &'a [ByteRange],
     /// What is searched for.
@@ -148,13 +150,17 @@ impl Start {
     /// If the source fails as a whole.
     pub async fn of(what: &WhatToSearch<'_>) -> Result<Self> {
         let size_bytes = what.device.geometry().size;
+        let samples = match what.digest {
+            Some(digest) => vec![Some(digest.to_owned())],
+            None => samples(what.device, size_bytes, what.absent).await?,
+        };
         Ok(Self {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").into(),
             source: what.source.into(),
             size_bytes,
             drive: what.drive.map(str::to_owned),
-            samples: samples(what.device, size_bytes, what.absent).await?,
+            samples,
             begun_s: now_s(),
             asked: Asked::of(what),
         })
