@@ -19,10 +19,11 @@ use super::state::{Place, Stretch};
 
 /// What hits take before they are written as a record.
 const FRAME_BYTES: usize = 512 << 10;
-/// A group is written when it has this many bytes of the source, takes this much, has this many parts, or is this old.
-const GROUP_BYTES: u64 = 64 << 20;
-const GROUP_ROOM_BYTES: usize = 4 << 20;
-const GROUP_PARTS: usize = 1024;
+/// A group is written when it has this many bytes of the source, takes this much, has this many parts, or is this old. On fast sources, its
+/// age is what counts: storing more often would cost time.
+const GROUP_BYTES: u64 = 1 << 30;
+const GROUP_ROOM_BYTES: usize = 32 << 20;
+const GROUP_PARTS: usize = 16 << 10;
 const GROUP_AGE: Duration = Duration::from_secs(1);
 
 /// A group that is being collected: a range, what became of it, and its hits.
