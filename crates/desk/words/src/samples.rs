@@ -1,7 +1,9 @@
 //! An example of each next step, for the table in the guide and for the tests.
 
 use cheetah_error::Next;
-use cheetah_error::next::{Acquisition, Attach, Drive, Files, Layout, Lease, Measure, Node, Room, Seal, Search, Source};
+use cheetah_error::next::{
+    Acquisition, Attach, Drive, Files, Layout, Lease, Measure, Node, Room, Seal, Search, Source,
+};
 
 /// One of each, in the order of the table.
 pub fn all() -> Vec<Next> {

@@ -182,7 +182,11 @@ impl Streams {
             });
             future::ready(next)
         };
-        stream::iter(self.found.into_iter().skip(skipped)).map(each).buffered(workers.max(1)).scan(left, within_limits).boxed()
+        stream::iter(self.found.into_iter().skip(skipped))
+            .map(each)
+            .buffered(workers.max(1))
+            .scan(left, within_limits)
+            .boxed()
     }
 }
 
