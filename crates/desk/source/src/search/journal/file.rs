@@ -315,6 +315,8 @@ impl Journal {
     ///
     /// If it cannot be written.
     pub fn finish(self, names: &[String]) -> Result<()> {
+        /// The files of a record.
+        const FILES: usize = 10_000;
         let failed = |error: io::Error| writing(&self.path, &error);
         let mut files = Vec::new();
         for name in names {
@@ -322,11 +324,17 @@ impl Journal {
         }
         let carved = self.state.carved.iter().map(kept);
         files.extend(carved);
-        let (start, check) = line(&Record::Start(Box::new(self.state.start.clone())), FIRST).map_err(failed)?;
-        let (finished, _) = line(&Record::Finished(files), check).map_err(failed)?;
+        let start = Record::Start(Box::new(self.state.start.clone()));
+        let finished = files.chunks(FILES).map(|files| Record::Finished(files.to_vec()));
+        let (mut lines, mut before) = (Vec::new(), FIRST);
+        for record in [start].into_iter().chain(finished) {
+            let (next, check) = line(&record, before).map_err(failed)?;
+            lines.extend(next);
+            before = check;
+        }
         self.folder.remove(NEXT).map_err(failed)?;
         let next = self.folder.create(NEXT).map_err(failed)?;
-        Appender::new(next, 0).append(&[start, finished].concat(), true).map_err(failed)?;
+        Appender::new(next, 0).append(&lines, true).map_err(failed)?;
         self.folder.replace(NEXT, NAME).and_then(|()| self.folder.sync()).map_err(failed)
     }
 

@@ -57,7 +57,7 @@ pub enum Record {
     Inside(InsidePlaces),
     /// Headers whose files are carved.
     Carved(CarvedFiles),
-    /// All is done: the files of the result.
+    /// All is done: files of the result.
     Finished(Vec<KeptFile>),
 }
 

@@ -120,7 +120,7 @@ fn apply(
             state.inside(places, place)?;
         }
         Record::Carved(files) => state.carved(&files)?,
-        Record::Finished(files) => state.finished = Some(files),
+        Record::Finished(files) => state.finish(files)?,
     }
     Ok(true)
 }

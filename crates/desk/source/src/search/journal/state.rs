@@ -200,6 +200,16 @@ impl State {
         Ok(())
     }
 
+    /// Applies files of the result of a search that is done.
+    pub fn finish(&mut self, files: Vec<KeptFile>) -> Result<(), BadRecord> {
+        let all = self.finished.get_or_insert_default();
+        if all.len().saturating_add(files.len()) > FILES_MAX {
+            return Err(BadRecord::TooMany);
+        }
+        all.extend(files);
+        Ok(())
+    }
+
     /// A file that was carved after those before it.
     fn file(&self, CarvedRow(offset, len, format, sha256): &CarvedRow) -> Option<CarvedFile> {
         let format = Format::ALL.into_iter().find(|known| known.name() == format)?;
