@@ -9,7 +9,7 @@ use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_error::{Error, Result};
 use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search};
-use cheetah_source::search::inside::{Counts, Inside, Streams};
+use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
@@ -141,7 +141,7 @@ impl Progress {
             && let Some(streams) = inside.streams.take()
         {
             inside.counts.given_up = streams.left_out();
-            inside.results = streams.search(&inside.device, search, workers);
+            inside.results = streams.search(&inside.device, search, (workers, Searched::default()));
         }
     }
 }
@@ -169,7 +169,7 @@ impl Hits {
         let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
         let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
         let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-        let options = SearchOptions { at_nodes, workers, lend: None };
+        let options = SearchOptions { at_nodes, workers, lend: None, within: None };
         let searching = opened.search(source, (&order, &search), options).await;
         let searching = searching.map_err(|error| error.within(source))?;
         let inside = |device| InsideProgress {

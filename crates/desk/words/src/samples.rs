@@ -1,7 +1,9 @@
 //! An example of each next step, for the table in the guide and for the tests.
 
 use cheetah_error::Next;
-use cheetah_error::next::{Acquisition, Attach, Drive, Files, Layout, Lease, Measure, Node, Room, Seal, Source};
+use cheetah_error::next::{
+    Acquisition, Attach, Drive, Files, Layout, Lease, Measure, Node, Room, Seal, Search, Source,
+};
 
 /// One of each, in the order of the table.
 pub fn all() -> Vec<Next> {
@@ -18,6 +20,7 @@ pub fn all() -> Vec<Next> {
         .chain(room().into_iter().map(Next::from))
         .chain(attach().into_iter().map(Next::from))
         .chain(measure().into_iter().map(Next::from))
+        .chain(search().into_iter().map(Next::from))
         .collect()
 }
 
@@ -200,4 +203,8 @@ fn attach() -> Vec<Attach> {
 
 fn measure() -> Vec<Measure> {
     vec![Measure::AllowMorePackets, Measure::NameOpenPort, Measure::GiveSectorSize]
+}
+
+fn search() -> Vec<Search> {
+    vec![Search::NameFolder, Search::RepeatOrNameFolder, Search::AwaitOrNameFolder]
 }

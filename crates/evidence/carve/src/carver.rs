@@ -1,12 +1,12 @@
-//! Saves files that are carved, with a table of them.
+//! Saves files that are carved, and makes the table of them.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cheetah_device::around::is_local;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
+use cheetah_kit::folder::Folder;
 use csv::Writer;
 use sha2::{Digest as _, Sha256};
 
@@ -14,8 +14,7 @@ use crate::archives::ZipChain;
 use crate::reader::Reader;
 use crate::{Format, NoFile, end};
 
-/// The name of the table, and the names of its columns.
-const TABLE: &str = "carved.csv";
+/// The names of the columns of the table.
 const COLUMNS: [&str; 5] = ["offset", "length", "format", "sha256", "file"];
 /// Bytes that are read and written at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -41,19 +40,49 @@ pub struct Counts {
     pub given_up: u64,
 }
 
-/// Saves files into a folder: each under its offset, and a table of all.
-pub struct Carver {
-    folder: PathBuf,
-    table: Writer<File>,
+/// A file that was saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarvedFile {
+    /// The offset in the device.
+    pub offset: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// The format.
+    pub format: Format,
+    /// The SHA-256 in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl CarvedFile {
+    /// Its name in the folder: its offset, and the usual end.
+    pub fn name(&self) -> String {
+        format!("{:014}.{}", self.offset, self.format.extension())
+    }
+}
+
+/// How far carving has come: what the places that follow depend on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
     /// Where the last file ends of which all was looked at. Within it, nothing else is looked for.
-    end_of_whole: u64,
+    pub end_of_whole: u64,
     /// Where the last file ends of which only some was looked at: other files may lie in it, or be what is left of it.
-    end_of_framed: u64,
-    /// Files of ZIP archives that follow each other and are no archive from the first of them on, by their place in the device.
-    chain: ZipChain,
+    pub end_of_framed: u64,
+    /// Where files of ZIP archives end that follow each other and are no archive from the first of them on.
+    pub end_of_chain: u64,
+    /// Where the archive begins that ends behind them, if there is a directory that says so.
+    pub archive: Option<u64>,
     /// Bytes that were read for places where no file begins.
-    wasted_bytes: u64,
-    counts: Counts,
+    pub wasted_bytes: u64,
+    /// What became of the places so far.
+    pub counts: Counts,
+}
+
+/// Saves files into a folder, each under its offset.
+pub struct Carver {
+    folder: Folder,
+    /// The path of the folder, for errors.
+    path: PathBuf,
+    progress: Progress,
 }
 
 impl Carver {
@@ -61,109 +90,136 @@ impl Carver {
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
-    pub fn new(folder: &Path) -> Result<Self> {
-        let begun = File::create_new(folder.join(TABLE)).and_then(|file| {
-            let mut table = Writer::from_writer(file);
-            table.write_record(COLUMNS)?;
-            Ok(table)
-        });
-        let table = begun.map_err(|error| writing(folder, &error))?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            table,
-            end_of_whole: 0,
-            end_of_framed: 0,
-            chain: ZipChain { end: 0, archive: None },
-            wasted_bytes: 0,
-            counts: Counts::default(),
-        })
+    /// If it cannot be opened.
+    pub fn new(path: &Path) -> Result<Self> {
+        let folder = Folder::open(path).map_err(|error| writing(path, &error))?;
+        Ok(Self::resume(folder, path, Progress::default()))
     }
 
-    /// Saves the file of this format that begins at `offset`, if there is a valid one that is not part of one before it. Offsets do
-    /// not decrease.
+    /// Goes on in a folder that is open, and has this path in errors.
+    pub fn resume(folder: Folder, path: &Path, progress: Progress) -> Self {
+        Self { folder, path: path.to_owned(), progress }
+    }
+
+    /// How far it has come.
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Saves the file of this format that begins at `offset`, if there is a valid one that is not part of one before it, and returns
+    /// it. Offsets do not decrease.
     ///
     /// # Errors
     ///
     /// If it cannot be written, or if the device fails as a whole.
-    pub async fn carve(&mut self, device: &DynDevice, offset: u64, format: Format) -> Result<()> {
-        if offset < self.end_of_whole || !format.is_read_whole() && offset < self.end_of_framed {
-            self.counts.inside += 1;
-            return Ok(());
-        }
-        if format == Format::Zip && offset < self.chain.end && self.chain.archive != Some(offset) {
-            self.counts.invalid += 1;
-            return Ok(());
+    pub async fn carve(&mut self, device: &DynDevice, offset: u64, format: Format) -> Result<Option<CarvedFile>> {
+        if self.is_within_another(offset, format) {
+            return Ok(None);
         }
         let budget_bytes = WASTE.saturating_mul(device.geometry().size);
-        let left = budget_bytes.saturating_sub(self.wasted_bytes).max(BYTES_MAX_AT_LEAST);
+        let left = budget_bytes.saturating_sub(self.progress.wasted_bytes).max(BYTES_MAX_AT_LEAST);
         let whole = format.bytes_max().min(device.geometry().size.saturating_sub(offset));
         let mut reader = Reader::new(device, offset, whole.min(left));
         let len = match end(&mut reader, format).await {
             Ok(Ok(len)) => len,
             Ok(Err(why)) => {
-                self.wasted_bytes += reader.bytes_read();
+                let wasted = self.progress.wasted_bytes.saturating_add(reader.bytes_read());
+                self.progress.wasted_bytes = wasted;
                 if let NoFile::Zip(ZipChain { end, archive }) = why {
-                    self.chain = ZipChain { end: offset + end, archive: archive.map(|begin| offset + begin) };
+                    self.progress.end_of_chain = offset.saturating_add(end);
+                    self.progress.archive = archive.map(|begin| offset.saturating_add(begin));
                 }
                 match left < whole {
-                    true => self.counts.given_up += 1,
-                    false => self.counts.invalid += 1,
+                    true => self.progress.counts.given_up += 1,
+                    false => self.progress.counts.invalid += 1,
                 }
-                return Ok(());
+                return Ok(None);
             }
             Err(error) => return self.unreadable(error),
         };
-        let name = format!("{offset:014}.{}", format.extension());
-        let (path, partial) = (self.folder.join(&name), self.folder.join(format!("{name}.partial")));
-        let hash = match save(device, ByteRange::new(offset, len), &partial).await? {
-            Ok(hash) => hash,
+        self.save(device, ByteRange::new(offset, len), format).await
+    }
+
+    /// Whether nothing is looked for at a place, because of what was found before it. Counts the place then.
+    const fn is_within_another(&mut self, offset: u64, format: Format) -> bool {
+        let progress = &mut self.progress;
+        if offset < progress.end_of_whole || !format.is_read_whole() && offset < progress.end_of_framed {
+            progress.counts.inside += 1;
+            return true;
+        }
+        let is_archive = matches!(progress.archive, Some(archive) if archive == offset);
+        let is_in_chain = matches!(format, Format::Zip) && offset < progress.end_of_chain && !is_archive;
+        if is_in_chain {
+            progress.counts.invalid += 1;
+        }
+        is_in_chain
+    }
+
+    /// Saves a file.
+    async fn save(&mut self, device: &DynDevice, range: ByteRange, format: Format) -> Result<Option<CarvedFile>> {
+        let ByteRange { offset, len } = range;
+        let file = CarvedFile { offset, len, format, sha256: String::new() };
+        let (name, partial) = (file.name(), format!("{}.partial", file.name()));
+        let failed = |error: &io::Error| writing(&self.path.join(&name), error);
+        let sha256 = match copy(device, range, &self.folder, &partial).await.map_err(|error| failed(&error))? {
+            Ok(sha256) => sha256,
             Err(error) => {
-                std::fs::remove_file(&partial).map_err(|error| writing(&partial, &error))?;
+                self.folder.remove(&partial).map_err(|error| failed(&error))?;
                 return self.unreadable(error);
             }
         };
-        std::fs::rename(&partial, &path).map_err(|error| writing(&path, &error))?;
-        let row = [&offset.to_string(), &len.to_string(), format.name(), &hash, &name];
-        self.table.write_record(row).map_err(|error| writing(&self.folder, &error.into()))?;
+        self.folder.replace(&partial, &name).map_err(|error| failed(&error))?;
         match format.is_read_whole() {
-            true => self.end_of_whole = offset + len,
-            false => self.end_of_framed = offset + len,
+            true => self.progress.end_of_whole = range.end(),
+            false => self.progress.end_of_framed = range.end(),
         }
-        self.counts.files += 1;
-        self.counts.bytes += len;
-        Ok(())
+        self.progress.counts.files += 1;
+        self.progress.counts.bytes += len;
+        Ok(Some(CarvedFile { sha256, ..file }))
     }
 
     /// Counts a place that cannot be read, unless the device fails as a whole.
-    fn unreadable(&mut self, error: cheetah_device::Error) -> Result<()> {
+    fn unreadable(&mut self, error: cheetah_device::Error) -> Result<Option<CarvedFile>> {
         if !is_local(&error) {
             return Err(Error::device("carving files")(error));
         }
-        self.counts.unreadable += 1;
-        Ok(())
+        self.progress.counts.unreadable += 1;
+        Ok(None)
     }
 
-    /// Has all on the disk, and returns what became of all places.
+    /// Has the names of all files on the disk. Their content is there already.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
-    pub fn finish(self) -> Result<Counts> {
-        let table = self.table.into_inner().map_err(csv::IntoInnerError::into_error);
-        table.and_then(|file| file.sync_all()).map_err(|error| writing(&self.folder, &error))?;
-        Ok(self.counts)
+    /// If they cannot be written.
+    pub fn sync(&self) -> Result<()> {
+        self.folder.sync().map_err(|error| writing(&self.path, &error))
     }
 }
 
+/// Writes the table of files, as CSV (RFC 4180).
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_table<'a>(files: impl IntoIterator<Item = &'a CarvedFile>, to: impl Write) -> io::Result<()> {
+    let mut table = Writer::from_writer(to);
+    table.write_record(COLUMNS)?;
+    for file in files {
+        let (offset, len) = (file.offset.to_string(), file.len.to_string());
+        table.write_record([offset.as_str(), &len, file.format.name(), &file.sha256, &file.name()])?;
+    }
+    table.flush()
+}
+
 /// Copies a range to a new file; returns its SHA-256 in hexadecimal digits, or why it cannot be read.
-async fn save(
+async fn copy(
     device: &DynDevice,
     range: ByteRange,
-    path: &Path,
-) -> Result<std::result::Result<String, cheetah_device::Error>> {
-    let failed = |error: &io::Error| writing(path, error);
-    let mut file = File::create_new(path).map_err(|error| failed(&error))?;
+    folder: &Folder,
+    name: &str,
+) -> io::Result<std::result::Result<String, cheetah_device::Error>> {
+    let mut file = folder.create(name)?;
     let mut hash = Sha256::new();
     for piece in range.split_at_multiples(PIECE_BYTES) {
         let data = match device.read(piece).await {
@@ -172,9 +228,9 @@ async fn save(
         };
         let bytes = data.into_bytes();
         hash.update(&bytes);
-        file.write_all(&bytes).map_err(|error| failed(&error))?;
+        file.write_all(&bytes)?;
     }
-    file.sync_all().map_err(|error| failed(&error))?;
+    file.sync_all()?;
     Ok(Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 

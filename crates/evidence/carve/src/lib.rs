@@ -21,7 +21,7 @@ mod windows;
 use cheetah_device::{DynDevice, Result};
 
 use self::archives::ZipChain;
-pub use self::carver::{Carver, Counts};
+pub use self::carver::{CarvedFile, Carver, Counts, Progress, write_table};
 use self::reader::Reader;
 pub use self::unpack::{End, Packing, Unpacked, unpack};
 

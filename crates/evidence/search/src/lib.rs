@@ -12,7 +12,9 @@
 //! | [`KnownFiles`], [`KnownRuns`] | files whose blocks are searched for, and what was found of them |
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards, headers of files … |
 //! | [`run()`] | searches a device |
+//! | [`Extent`] | the parts of a device that are searched, and what is read for that |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
+//! | [`Places`] | the volumes, files and free clusters in which hits lie |
 //! | [`Hit`], [`Row`], [`CsvTable`], [`ParquetTable`], [`FeatureFiles`] | what was found, its tables, and files that other tools read |
 //!
 //! # What a hit is
@@ -24,9 +26,11 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod blocks;
 mod encoding;
 mod expression;
+mod extent;
 mod features;
 mod finder;
 mod found;
@@ -35,6 +39,7 @@ mod literal;
 mod node;
 mod order;
 mod outcome;
+mod places;
 mod run;
 pub mod seam;
 mod search;
@@ -43,10 +48,12 @@ mod text;
 mod wide;
 mod words;
 
+pub use batch::Batch;
 pub use blocks::{
     BLOCK_BYTES, BlockKey, KnownFile, KnownFiles, KnownFound, KnownRun, KnownRuns, NoKnownSet, SET_BYTES_MAX,
 };
 pub use encoding::{TextEncoding, UnknownEncoding};
+pub use extent::Extent;
 pub use features::{FeatureFiles, Histogram};
 pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
@@ -54,9 +61,13 @@ pub use hit::{Hit, InnerHit};
 pub use node::SearchNode;
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
-pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
+pub use places::{
+    AcrossFound, AcrossHit, FileJoints, FileRun, LeftOut, NewFile, Place, PlaceLimits, PlaceState, Places,
+    PlacesBuilder,
+};
+pub use run::{RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;
-pub use table::{Cell, CsvTable, Row, cells};
+pub use table::{Cell, CsvTable, Row, RowPlace, cells};
 pub use words::read_words;

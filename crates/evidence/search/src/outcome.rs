@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 
+use crate::batch::Batch;
 use crate::hit::Hit;
-use crate::run::Batch;
 
 /// A range that was not searched.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use cheetah_error::{Error, Result};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _, future};
 
+use crate::batch::Batch;
+use crate::extent::Extent;
 use crate::hit::Hit;
 use crate::node::SearchNode;
 use crate::seam::{Seams, Window};
@@ -20,7 +22,7 @@ const READ_AHEAD: usize = 8;
 /// The maximum size of a part.
 const PART_BYTES_MAX: u64 = 64 << 20;
 
-/// How a device is searched. The result does not depend on it, but for `absent`.
+/// How a device is searched. The result does not depend on it, but for `absent` and `within`.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The size of a part, in bytes; rounded up to sectors.
@@ -29,6 +31,8 @@ pub struct RunOptions {
     pub workers: usize,
     /// Ranges that are not read: the source does not have them yet.
     pub absent: Vec<ByteRange>,
+    /// The ranges in which hits may begin; `None`: everywhere. The bytes around them are read, too.
+    pub within: Option<Vec<ByteRange>>,
 }
 
 impl RunOptions {
@@ -37,28 +41,7 @@ impl RunOptions {
 
     /// Parts of the usual size, all of them there.
     pub const fn new(workers: usize) -> Self {
-        Self { part_bytes: Self::PART_BYTES, workers, absent: Vec::new() }
-    }
-}
-
-/// The result for a range. Batches follow each other without gaps from the start of the device to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
-    /// The range.
-    pub range: ByteRange,
-    /// Whether it was searched: `Read`, or else it is a gap.
-    pub state: State,
-    /// Why it was not searched.
-    pub why: Option<Arc<str>>,
-    /// The hits that begin in it, in order.
-    pub hits: Vec<Hit>,
-    /// The node that searched it; `None` if this process did.
-    pub node: Option<Arc<SearchNode>>,
-}
-
-impl Batch {
-    fn gap(range: ByteRange, state: State, why: Arc<str>) -> Self {
-        Self { range, state, why: Some(why), hits: Vec::new(), node: None }
+        Self { part_bytes: Self::PART_BYTES, workers, absent: Vec::new(), within: None }
     }
 }
 
@@ -108,8 +91,11 @@ enum Step {
 /// are too many hits. It may be dropped at any time; what it has returned by then is final.
 pub fn run(search: &Arc<Search>, device: &DynDevice, options: &RunOptions) -> BoxStream<'static, Result<Batch>> {
     let device = device.clone();
-    let parts = stream::iter(parts(device.geometry().size, options));
-    run_parts(search, parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD), options.workers)
+    let extent = Extent::new(options.within.as_deref(), search.overlap(), SECTOR_BYTES, device.geometry().size);
+    let (ranges, options_of_parts) = (extent.reads().to_vec(), options.clone());
+    let parts = stream::iter(ranges.into_iter().flat_map(move |range| parts(range, &options_of_parts)));
+    let reads = parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD);
+    extent.clip(run_parts(search, reads, options.workers))
 }
 
 /// Searches the parts of a source, which follow each other. The result is that of [`run()`].
@@ -133,13 +119,12 @@ pub fn run_parts(
     batches.take_while(until_failed).boxed()
 }
 
-/// The parts of a device, in order.
-fn parts(size: u64, options: &RunOptions) -> impl Iterator<Item = Part> + Send + use<> {
-    let whole = ByteRange::new(0, size);
+/// The parts of a range of a device, in order.
+fn parts(whole: ByteRange, options: &RunOptions) -> impl Iterator<Item = Part> + Send + use<> {
     let absent = options.absent.iter().filter_map(|range| range.intersection(whole)).collect();
     let part_bytes = options.part_bytes.clamp(1, PART_BYTES_MAX).next_multiple_of(SECTOR_BYTES);
-    let mut at = 0;
-    let stretches = coalesce(absent, 0).into_iter().chain([ByteRange::new(size, 0)]).map(move |absent| {
+    let mut at = whole.offset;
+    let stretches = coalesce(absent, 0).into_iter().chain([ByteRange::new(whole.end(), 0)]).map(move |absent| {
         let there = ByteRange::between(at, absent.offset);
         at = absent.end();
         (there, absent)

@@ -9,6 +9,7 @@ mod crc64;
 pub mod disks;
 pub mod errno;
 pub mod file;
+pub mod folder;
 #[allow(unsafe_code)]
 pub mod locked;
 pub mod machine;

@@ -26,9 +26,49 @@ pub enum Found {
         offset: u64,
         /// The word, the expression, or the kind of data.
         pattern: String,
+        /// Where it lies, with `--files`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        place: Option<Place>,
         /// Its text.
         text: String,
     },
+}
+
+/// The answer of an earlier `search` of the same, as it was stored: a [`Search`].
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Earlier(pub serde_json::Value);
+
+/// The same schema is in the reference already.
+impl super::Answer for Earlier {}
+
+/// Where a hit lies.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Place {
+    /// The offset in the file; none without a file, and of compressed content.
+    pub file_offset: Option<u64>,
+    /// Of a hit that was found across fragments of a file only: the ranges in the source that it covers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fragments: Vec<Range>,
+    /// The number of further files, and further names of files, that hold its first byte.
+    pub others: u64,
+    /// The path in the volume of the file that holds its first byte.
+    pub path: Option<String>,
+    /// `allocated`, `slack`, `unallocated`, `deleted`, `metadata`, `outside` or `unknown`.
+    pub state: &'static str,
+    /// The number of the volume.
+    pub volume: Option<u32>,
+}
+
+/// A range of bytes.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Range {
+    /// Its length in bytes.
+    pub len: u64,
+    /// The offset of its first byte.
+    pub offset: u64,
 }
 
 /// The answer of `search`.
@@ -43,6 +83,9 @@ pub struct Search<'a> {
     pub carved: Option<Carved>,
     /// Whether every byte of the source was searched. Without that, nothing is known of the rest.
     pub complete: bool,
+    /// The files in which hits lie, with `--files`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files<'a>>,
     /// Whether the search came to its end; otherwise it was stopped, or the source failed.
     pub finished: bool,
     /// The ranges that were not searched, in order; not those that were not reached.
@@ -166,4 +209,68 @@ pub struct Pattern<'a> {
     pub kind: &'static str,
     /// The word, the expression, or the kind of data.
     pub pattern: &'a str,
+}
+
+/// The files in which hits lie.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Files<'a> {
+    /// What became of the joints of fragmented files, if the search came to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub across: Option<Across>,
+    /// The number of files and other streams.
+    pub files: usize,
+    /// Files that had no room; hits in them have no path.
+    pub left_out_files: u64,
+    /// Volumes whose free clusters had no room; hits there have the state `unknown`.
+    pub left_out_free: u64,
+    /// Runs of files that had no room; hits in them have no path.
+    pub left_out_runs: u64,
+    /// Volumes that had no room.
+    pub left_out_volumes: u64,
+    /// How the lister ended, if it did so before it had found the volumes: `killed`, `exited` or `malformed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lister: Option<&'static str>,
+    /// The number of runs of all files.
+    pub runs: usize,
+    /// The volumes.
+    pub volumes: Vec<ListedVolume<'a>>,
+}
+
+/// What became of the joints of fragmented files.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Across {
+    /// Hits across fragments, which `hits` includes.
+    pub hits: u64,
+    /// Joints that were not searched: there are too many.
+    pub left_out: u64,
+    /// Joints that were searched.
+    pub searched: u64,
+    /// Joints beside which something cannot be read.
+    pub unreadable: u64,
+}
+
+/// A volume whose files were to be listed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ListedVolume<'a> {
+    /// What it is.
+    pub description: &'a str,
+    /// The Sleuth Kit's name of its file system; empty if it has none that is known.
+    pub file_system: &'a str,
+    /// Its length in bytes.
+    pub len: u64,
+    /// `whole`; `partly`: some files may be missing; `unsupported`: no file system that can be listed; `not-reached`; or how the lister
+    /// ended while it listed it: `killed` by a signal, `exited`, or `malformed`: it said something that is not understood.
+    pub listing: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// What is missing, a sentence each; 20 at most.
+    pub problems: &'a [String],
+    /// The exit code of the lister that ended, or the number of the signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
 }

@@ -32,7 +32,7 @@ else:
 
 /// Makes Python load no modules from the current directory, which may hold a suspect's files. Processes that it starts
 /// inherit that.
-const SAFE_PATH: &str = "-P";
+pub const SAFE_PATH: &str = "-P";
 
 /// The Python that the variable names; else that of the environment which was installed with this program; else the first
 /// on the PATH.

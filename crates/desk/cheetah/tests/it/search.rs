@@ -180,6 +180,7 @@ fn a_search_that_is_stopped_keeps_its_hits_under_another_name_and_says_what_was_
         "hits.unfinished.csv",
         "hits.unfinished.parquet",
         "report.html",
+        "search.journal",
         "search.json",
     ];
     assert_eq!(names(&desk.at("out")), kept);
@@ -239,7 +240,7 @@ fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
     search(&[&desk.file("empty.txt", b"\n")]).says(2, &["empty.txt", "no words"]);
     assert!(!desk.at("hits").exists());
     search(&["--word", "x"]).ok();
-    search(&["--word", "x"]).says(2, &["already exists", "new folder"]);
+    search(&["--word", "y"]).says(2, &["another search", "the words", "another folder"]);
 }
 
 #[test]
@@ -311,7 +312,7 @@ fn known_files_in_folders_that_are_too_deep_are_refused_until_a_deep_folder_is_n
 }
 
 /// Writes compressed data with a word in them into a folder, at known places of what they hold.
-const COMPRESS: &str = r"
+pub const COMPRESS: &str = r"
 import gzip, io, os, sys, zipfile, zlib
 os.chdir(sys.argv[1])
 text = b' ' * 1000 + b'Geheimnis' + b' ' * 1000
@@ -418,7 +419,7 @@ fn compressed_data_that_can_no_longer_be_read_end_the_search_with_exit_code_3() 
 }
 
 /// Writes files of several formats into a folder, with Python's own libraries.
-const MAKE_FILES: &str = r"
+pub const MAKE_FILES: &str = r"
 import gzip, os, sqlite3, struct, sys, zipfile, zlib
 os.chdir(sys.argv[1])
 def chunk(kind, body):

@@ -77,7 +77,16 @@ pub struct Inside {
     /// What became of the data.
     pub counts: Counts,
     /// The bytes that were read and unpacked for that.
-    work_bytes: u64,
+    pub work_bytes: u64,
+}
+
+/// How far a search of compressed data has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// The places that were searched.
+    pub places: u64,
+    /// The bytes that were read and unpacked for them.
+    pub work_bytes: u64,
 }
 
 impl Counts {
@@ -141,13 +150,13 @@ impl Streams {
         self.found.extend(places.into_iter().take(room));
     }
 
-    /// Searches what the places in the device hold, several side by side. The results are in the order of the places. If those cost more
-    /// than the limit for all of them, the last result counts the rest as given up.
+    /// Searches what the places in the device hold, several side by side, after those that are searched. The results are in the order of
+    /// the places. If those cost more than the limit for all of them, the last result counts the rest as given up.
     pub fn search(
         self,
         device: &DynDevice,
         search: &Arc<Search>,
-        workers: usize,
+        (workers, searched): (usize, Searched),
     ) -> BoxStream<'static, Result<Inside>> {
         let (device, search, compressed) = (device.clone(), search.clone(), self.compressed);
         let device_bytes = device.geometry().size;
@@ -157,7 +166,8 @@ impl Streams {
             async move { tokio::spawn(inside).await.map_err(ended)? }
         };
         let places = self.found.len() as u64;
-        let left = (work_bytes_max(device_bytes), 0);
+        let left = (work_bytes_max(device_bytes).saturating_sub(searched.work_bytes), searched.places);
+        let skipped = usize::try_from(searched.places).unwrap_or(usize::MAX);
         let within_limits = move |(left_bytes, done): &mut (u64, u64), inside: Result<Inside>| {
             // The results come in order, so it does not depend on the workers where the limit is.
             let next = (*left_bytes > 0).then(|| {
@@ -165,14 +175,18 @@ impl Streams {
                     *done += 1;
                     *left_bytes = left_bytes.saturating_sub(inside.work_bytes);
                     if *left_bytes == 0 {
-                        inside.counts.given_up += places - *done;
+                        inside.counts.given_up += places.saturating_sub(*done);
                     }
                     inside
                 })
             });
             future::ready(next)
         };
-        stream::iter(self.found).map(each).buffered(workers.max(1)).scan(left, within_limits).boxed()
+        stream::iter(self.found.into_iter().skip(skipped))
+            .map(each)
+            .buffered(workers.max(1))
+            .scan(left, within_limits)
+            .boxed()
     }
 }
 

@@ -4,6 +4,7 @@
 //! out of the results, to make more of them.
 
 pub mod inside;
+pub mod journal;
 pub mod known;
 
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct SearchOptions {
     pub workers: usize,
     /// The nodes that are lent the key of a sealed drive.
     pub lend: Option<LendRequest>,
+    /// The ranges in which hits may begin; `None`: everywhere.
+    pub within: Option<Vec<ByteRange>>,
 }
 
 /// A search that has begun.
@@ -57,18 +60,23 @@ impl OpenedSource {
     ) -> Result<Searching> {
         let device = self.decrypted()?;
         if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.stack.unlocked.is_none()) {
-            let SearchOptions { workers, lend, .. } = options;
-            let options = NearOptions { workers, lend };
+            let SearchOptions { workers, lend, within, .. } = options;
+            let options = NearOptions { workers, lend, within };
             let near = search_at_nodes(file, &device, (order, search), session, options).await?;
             return Ok(Searching { batches: near.batches, near: Some(near.done) });
         }
-        let options = RunOptions { absent: never_read(text)?, ..RunOptions::new(options.workers) };
+        let SearchOptions { workers, within, .. } = options;
+        let options = RunOptions { absent: never_read(text)?, within, ..RunOptions::new(workers) };
         Ok(Searching { batches: run(search, &device, &options), near: None })
     }
 }
 
 /// The ranges that the coverage map beside an image calls never read.
-fn never_read(text: &str) -> Result<Vec<ByteRange>> {
+///
+/// # Errors
+///
+/// If the map cannot be read.
+pub fn never_read(text: &str) -> Result<Vec<ByteRange>> {
     let Some((path, _)) = spec::path_of(text).filter(|(path, _)| !is_drive(path)) else { return Ok(Vec::new()) };
     let map = read_map(&map_path(&path))?;
     Ok(map.iter().flat_map(|map| map.in_state(State::Unread)).collect())

@@ -10,6 +10,7 @@ mod measure;
 mod node;
 mod room;
 mod seal;
+mod search;
 mod source;
 
 use std::borrow::Cow;
@@ -30,5 +31,6 @@ pub fn clause(next: &Next) -> Cow<'static, str> {
         Next::Room(step) => room::clause(step),
         Next::Attach(step) => attach::clause(step),
         Next::Measure(step) => measure::clause(step),
+        Next::Search(step) => search::clause(step),
     }
 }

@@ -15,8 +15,8 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{Record, Stamp};
 use cheetah_search::{
-    Batch, BlockKey, CONTEXT_BYTES_MAX, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchNode, SearchedPart,
-    SourcePart, run, run_parts,
+    Batch, BlockKey, CONTEXT_BYTES_MAX, Extent, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchNode,
+    SearchedPart, SourcePart, run, run_parts,
 };
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -57,6 +57,8 @@ pub struct NearOptions {
     pub workers: usize,
     /// The nodes that are lent the key of a sealed drive. Without, it is searched in this process.
     pub lend: Option<LendRequest>,
+    /// The ranges in which hits may begin; `None`: everywhere.
+    pub within: Option<Vec<ByteRange>>,
 }
 
 /// Begins to search the drive that `file` describes, and that `device` reads: at its nodes where they lend their processor, and in
@@ -85,10 +87,12 @@ pub async fn search_at_nodes(
             let count = move |batch: &Result<Batch>| {
                 batch.iter().for_each(|batch| counted.lock().add(&by, batch.range.len));
             };
-            let batches = run(search, device, &RunOptions::new(workers)).inspect(count).boxed();
+            let options = RunOptions { within: options.within, ..RunOptions::new(workers) };
+            let batches = run(search, device, &options).inspect(count).boxed();
             return Ok(NearSearch { batches, done });
         }
     };
+    let extent = Extent::new(options.within.as_deref(), search.overlap(), nodes.unit_bytes, file.size);
     let near = Near {
         patterns: Patterns { order: request(order), search: search.clone(), seal: nodes.seal.clone() },
         nodes,
@@ -100,7 +104,8 @@ pub async fn search_at_nodes(
         device: device.clone(),
         done: done.clone(),
     };
-    Ok(NearSearch { batches: run_parts(search, Arc::new(near).parts(), workers), done })
+    let parts = Arc::new(near).parts(extent.reads().to_vec());
+    Ok(NearSearch { batches: extent.clip(run_parts(search, parts, workers)), done })
 }
 
 /// The nodes that search, and the key that they were lent; or why this process reads everything.
@@ -173,9 +178,10 @@ enum Todo {
 }
 
 impl Near {
-    /// The parts of the drive, in order: searched, or read.
-    fn parts(self: Arc<Self>) -> impl Stream<Item = SourcePart> + Send + 'static {
-        let windows = ByteRange::new(0, self.file.size).split_at_multiples(self.nodes.part_bytes(PART_BYTES_OF_NODE));
+    /// The parts of these ranges of the drive, in order: searched, or read.
+    fn parts(self: Arc<Self>, ranges: Vec<ByteRange>) -> impl Stream<Item = SourcePart> + Send + 'static {
+        let part_bytes = self.nodes.part_bytes(PART_BYTES_OF_NODE);
+        let windows = ranges.into_iter().flat_map(move |range| range.split_at_multiples(part_bytes));
         let (near, at_once) = (self.clone(), self.nodes.parts());
         let searched = stream::iter(windows).map(move |window| in_task(near.clone(), window).boxed()).buffered(at_once);
         // Reads begin here, after the window's search, so that few bytes are in memory at once.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::searches::{MAIL, WORD, collected, expected, forms, noise, order, put};
 use crate::common::*;
-use cheetah_device::{Device as _, DynDevice};
+use cheetah_device::{ByteRange, Device as _, DynDevice, coalesce};
 use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::lending::{KeyLending, LendRequest, LendTo, LendingRecord};
 use cheetah_drive::load::load;
@@ -14,11 +14,12 @@ use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, WorkDone};
 use cheetah_error::{Kind, next};
 use cheetah_seal::age::Identity;
 use cheetah_search::{Hit, Order, RunOptions, Search, run};
+use futures::StreamExt as _;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 const KIB: u64 = 1 << 10;
-const NEAR: NearOptions = NearOptions { workers: 2, lend: None };
+const NEAR: NearOptions = NearOptions { workers: 2, lend: None, within: None };
 
 /// The hits in a drive, searched at its nodes, and what was searched where.
 async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
@@ -28,6 +29,21 @@ async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>
     let done = done.lock().clone();
     assert_eq!(done.node_bytes.values().chain(done.here_bytes.values()).sum::<u64>(), file.size, "{done:?}");
     (hits, done)
+}
+
+/// The hits that begin in ranges of a drive, searched at its nodes, and the ranges that were searched.
+async fn found_within(
+    file: &DriveFile,
+    device: &DynDevice,
+    order: &Order,
+    ranges: Vec<ByteRange>,
+) -> (Vec<Hit>, Vec<ByteRange>) {
+    let search = Arc::new(Search::new(order).unwrap());
+    let options = NearOptions { within: Some(ranges), ..NEAR };
+    let begun = search_at_nodes(file, device, (order, &search), &session(), options).await.unwrap();
+    let batches: Vec<_> = begun.batches.map(Result::unwrap).collect().await;
+    let ranges = coalesce(batches.iter().map(|batch| batch.range).collect(), 0);
+    (batches.into_iter().flat_map(|batch| batch.hits).collect(), ranges)
 }
 
 #[derive(Debug, Clone)]
@@ -93,6 +109,11 @@ async fn check(case: Case) {
     let (hits, done) = found(&file, &drive.device(), &order).await;
     assert_eq!(hits, expected(&bytes, &order).await, "{done:?}");
     assert!(hits.len() as u64 > case.size / (8 << 10));
+    let ranges = vec![ByteRange::new(case.size / 3, case.size / 5), ByteRange::new(case.size - 5000, 5000)];
+    let (within, begun) = found_within(&file, &drive.device(), &order, ranges.clone()).await;
+    assert!(ranges.iter().all(|range| begun.iter().any(|begun| begun.contains(*range))), "{begun:?}");
+    let begins_there = |hit: &&Hit| begun.iter().any(|range| range.contains(ByteRange::new(hit.offset, 1)));
+    assert_eq!(within, hits.iter().filter(begins_there).cloned().collect::<Vec<_>>());
     let has_lenders = case.lending > usize::from(case.loses_one && survives);
     // A unit of a small linear drive may lie on both nodes.
     let is_linear = case.layout == Layout::Linear;

@@ -8,9 +8,10 @@ mod unpack;
 
 use std::sync::Arc;
 
-use cheetah_carve::{Carver, Counts, Format, length};
+use cheetah_carve::{Carver, Counts, Format, Progress, length, write_table};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
+use cheetah_kit::folder::Folder;
 use proptest::prelude::*;
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -113,7 +114,7 @@ async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
     let gif_at = 1024 + png.len() as u64;
     let device = device(content);
     let folder = tempfile::tempdir().unwrap();
-    let mut carver = Carver::new(folder.path()).unwrap();
+    let (mut progress, mut files) = (Progress::default(), Vec::new());
     for (offset, format) in [
         (10, Format::Jpeg),
         (1000, Format::Png),
@@ -121,13 +122,19 @@ async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
         (gif_at, Format::Gif),
         (gif_at + 200_000, Format::Gif),
     ] {
-        carver.carve(&device, offset, format).await.unwrap();
+        // Carving that goes on where it was is carving in one go.
+        let mut carver = Carver::resume(Folder::open(folder.path()).unwrap(), folder.path(), progress);
+        files.extend(carver.carve(&device, offset, format).await.unwrap());
+        carver.sync().unwrap();
+        progress = *carver.progress();
     }
-    let counts = carver.finish().unwrap();
+    let counts = progress.counts;
     let bytes = (png.len() + gif.len()) as u64;
     assert_eq!(counts, Counts { files: 2, bytes, inside: 1, invalid: 2, unreadable: 0, given_up: 0 });
     assert!(std::fs::read(folder.path().join("00000000001000.png")).unwrap() == png);
-    let table = std::fs::read_to_string(folder.path().join("carved.csv")).unwrap();
+    let mut table = Vec::new();
+    write_table(&files, &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
     let rows: Vec<_> = table.lines().map(|line| line.split(',').take(3).collect::<Vec<_>>().join(",")).collect();
     assert_eq!(
         rows,
@@ -145,7 +152,7 @@ async fn a_file_in_front_of_a_sector_that_cannot_be_read_is_saved_and_one_over_i
         let folder = tempfile::tempdir().unwrap();
         let mut carver = Carver::new(folder.path()).unwrap();
         carver.carve(&device, 0, Format::Png).await.unwrap();
-        let counts = carver.finish().unwrap();
+        let counts = carver.progress().counts;
         assert_eq!((counts.files, counts.unreadable), expected, "{bad}");
     }
 }

@@ -97,9 +97,8 @@ impl KnownFiles {
         keys
     }
 
-    /// The places of a block.
-    pub(super) fn places(&self, block: &[u8]) -> &[Place] {
-        let block = <&[u8; BLOCK_BYTES]>::try_from(block).ok();
-        block.and_then(|block| self.places.get(&BlockKey::of(block))).map_or(&[], Vec::as_slice)
+    /// The places of the block that a hit has.
+    pub(super) fn places(&self, bytes: &[u8]) -> &[Place] {
+        BlockKey::in_hit(bytes).and_then(|key| self.places.get(&key)).map_or(&[], Vec::as_slice)
     }
 }

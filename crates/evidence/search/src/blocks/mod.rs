@@ -43,6 +43,14 @@ impl BlockKey {
         Self { sector: sector_sum(block), hash: hash(block) }
     }
 
+    /// The key of the block that a hit has: its bytes, or, where only the key was kept, the key as it is sent.
+    pub fn in_hit(bytes: &[u8]) -> Option<Self> {
+        match <&[u8; BLOCK_BYTES]>::try_from(bytes) {
+            Ok(block) => Some(Self::of(block)),
+            Err(_) => Self::from_bytes(bytes).and_then(|keys| <[Self; 1]>::try_from(keys).ok()).map(|[key]| key),
+        }
+    }
+
     /// The keys, as they are sent.
     pub fn to_bytes(keys: &[Self]) -> Vec<u8> {
         keys.iter().flat_map(|key| key.sector.to_le_bytes().into_iter().chain(key.hash)).collect()
@@ -167,6 +175,17 @@ pub(super) mod tests {
         assert_eq!(BlockKey::from_bytes(&bytes), Some(keys));
         assert_eq!(BlockKey::from_bytes(&bytes[1..]), None);
         assert_eq!(BlockKey::from_bytes(&[]), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_hit_with_the_key_of_a_block_has_the_key_of_its_bytes() {
+        let block: [u8; BLOCK_BYTES] = noise(1, BLOCK_BYTES).try_into().unwrap();
+        let key = BlockKey::of(&block);
+        assert_eq!(BlockKey::in_hit(&block), Some(key));
+        assert_eq!(BlockKey::in_hit(&BlockKey::to_bytes(&[key])), Some(key));
+        for none in [&[][..], &block[1..], &BlockKey::to_bytes(&[key, key])] {
+            assert_eq!(BlockKey::in_hit(none), None);
+        }
     }
 
     #[test]

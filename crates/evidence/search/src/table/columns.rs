@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::places::Place;
 use crate::search::Search;
 use crate::table::row::Row;
 
@@ -32,6 +33,8 @@ impl Cell<'_> {
 pub(crate) enum Kind {
     /// A number in each row.
     Number,
+    /// A number in some rows.
+    SomeNumber,
     /// A text in each row.
     Text,
     /// A text in some rows.
@@ -46,8 +49,11 @@ pub(crate) struct Column {
     cell: for<'a, 'b> fn(&'b Row<'a>, &'a Search) -> Cell<'a>,
 }
 
-/// The columns, in order. A new one is the last, so that those before it keep their places.
-pub(crate) const COLUMNS: [Column; 9] = [
+/// The number of columns of a table that does not say where hits lie.
+const WITHOUT_PLACES: usize = 9;
+
+/// The columns, in order, those of the places of hits last.
+static COLUMNS: [Column; 15] = [
     Column { name: "offset", kind: Kind::Number, cell: |row, _| Cell::Number(row.offset) },
     Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.hit.len()) },
     Column { name: "pattern", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
@@ -57,11 +63,56 @@ pub(crate) const COLUMNS: [Column; 9] = [
     Column { name: "inside", kind: Kind::SomeText, cell: |row, _| some(row.inside) },
     Column { name: "node", kind: Kind::SomeText, cell: |row, _| some(row.node.map(|node| &*node.name)) },
     Column { name: "instance", kind: Kind::SomeText, cell: |row, _| some(row.node.map(|node| &*node.instance)) },
+    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
+    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
+    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
+    Column {
+        name: "file_offset",
+        kind: Kind::SomeNumber,
+        cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
+    },
+    Column {
+        name: "others",
+        kind: Kind::Number,
+        cell: |row, _| Cell::Number(place(row).map_or(0, |place| place.others)),
+    },
+    Column { name: "fragments", kind: Kind::SomeText, cell: |row, _| fragments(row) },
 ];
 
-/// The cells of a row, in the order of the columns, for the tables of a search.
+/// The columns of a table, which says where hits lie, or does not.
+pub(crate) fn columns(has_places: bool) -> &'static [Column] {
+    match has_places {
+        true => &COLUMNS,
+        false => COLUMNS.get(..WITHOUT_PLACES).unwrap_or_default(),
+    }
+}
+
+/// The cells of a row, in the order of the columns, for the tables of a search. A row with a place has those of a table that says where
+/// hits lie.
 pub fn cells<'a>(row: &Row<'a>, search: &'a Search) -> Vec<Cell<'a>> {
-    COLUMNS.iter().map(|column| (column.cell)(row, search)).collect()
+    columns(row.place.is_some()).iter().map(|column| (column.cell)(row, search)).collect()
+}
+
+const fn place<'a>(row: &Row<'a>) -> Option<Place<'a>> {
+    match row.place {
+        Some(place) => Some(place.place),
+        None => None,
+    }
+}
+
+fn volume(place: Place<'_>) -> Option<u64> {
+    place.volume.map(u64::from)
+}
+
+/// The ranges of a hit across fragments of a file.
+fn fragments<'a>(row: &Row<'a>) -> Cell<'a> {
+    let fragments = row.place.map_or(&[][..], |place| place.fragments);
+    let fragments: Vec<_> = fragments.iter().map(|range| format!("{}:{}", range.offset, range.len)).collect();
+    if fragments.is_empty() { Cell::Nothing } else { text(fragments.join(" ")) }
+}
+
+fn number<'a>(number: Option<u64>) -> Cell<'a> {
+    number.map_or(Cell::Nothing, Cell::Number)
 }
 
 /// The pattern's name.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use csv::Writer;
 
-use crate::table::columns::{COLUMNS, Cell};
+use crate::table::columns::{Cell, columns};
 
 /// A table of hits as CSV, written row by row.
 pub struct CsvTable<W: Write> {
@@ -13,14 +13,14 @@ pub struct CsvTable<W: Write> {
 }
 
 impl<W: Write> CsvTable<W> {
-    /// Begins a table, with the names of its columns.
+    /// Begins a table, with the names of its columns. `has_places` says whether each row will have a place.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn new(to: W) -> io::Result<Self> {
+    pub fn new(to: W, has_places: bool) -> io::Result<Self> {
         let mut rows = Writer::from_writer(to);
-        rows.write_record(COLUMNS.iter().map(|column| column.name))?;
+        rows.write_record(columns(has_places).iter().map(|column| column.name))?;
         Ok(Self { rows })
     }
 

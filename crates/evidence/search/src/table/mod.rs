@@ -13,4 +13,4 @@ pub use columns::{Cell, cells};
 pub use comma::CsvTable;
 #[cfg(feature = "parquet")]
 pub use parquet_file::ParquetTable;
-pub use row::Row;
+pub use row::{Row, RowPlace};

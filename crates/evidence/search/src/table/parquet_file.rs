@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use crate::table::columns::{COLUMNS, Cell, Column, Kind};
+use crate::table::columns::{Cell, Column, Kind, columns};
 
 /// The maximum number of rows in a group.
 const GROUP_ROWS_MAX: usize = 1 << 16;
@@ -32,18 +32,20 @@ pub struct ParquetTable<W: Write + Send> {
 /// The values of a column in the rows of a group.
 enum Values {
     Numbers(Vec<i64>),
+    /// The numbers there are, and of each row whether it has one: 1 or 0.
+    SomeNumbers(Vec<i64>, Vec<i16>),
     Texts(Vec<ByteArray>),
     /// The texts there are, and of each row whether it has one: 1 or 0.
     SomeTexts(Vec<ByteArray>, Vec<i16>),
 }
 
 impl<W: Write + Send> ParquetTable<W> {
-    /// Begins a table.
+    /// Begins a table. `has_places` says whether each row will have a place.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn new(to: W) -> io::Result<Self> {
+    pub fn new(to: W, has_places: bool) -> io::Result<Self> {
         let ordered_by = || ColumnPath::from(ORDERED_BY);
         let properties = WriterProperties::builder()
             .set_created_by(format!("cheetah {}", env!("CARGO_PKG_VERSION")))
@@ -54,9 +56,9 @@ impl<W: Write + Send> ParquetTable<W> {
             .set_column_statistics_enabled(ordered_by(), EnabledStatistics::Chunk)
             .set_column_dictionary_enabled(ordered_by(), false)
             .build();
-        let schema = parse_message_type(&schema()).map_err(io_error)?;
+        let schema = parse_message_type(&schema(has_places)).map_err(io_error)?;
         let file = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties)).map_err(io_error)?;
-        Ok(Self { file, group: COLUMNS.iter().map(Values::none).collect(), rows: 0, text_bytes: 0 })
+        Ok(Self { file, group: columns(has_places).iter().map(Values::none).collect(), rows: 0, text_bytes: 0 })
     }
 
     /// Adds a row: its [`cells`](crate::cells).
@@ -105,6 +107,7 @@ impl Values {
     const fn none(column: &Column) -> Self {
         match column.kind {
             Kind::Number => Self::Numbers(Vec::new()),
+            Kind::SomeNumber => Self::SomeNumbers(Vec::new(), Vec::new()),
             Kind::Text => Self::Texts(Vec::new()),
             Kind::SomeText => Self::SomeTexts(Vec::new(), Vec::new()),
         }
@@ -117,6 +120,13 @@ impl Values {
                 let number = if let Cell::Number(number) = cell { *number } else { 0 };
                 // A number without a sign is stored as its 64 bits.
                 numbers.push(number.cast_signed());
+                0
+            }
+            Self::SomeNumbers(numbers, present) => {
+                if let Cell::Number(number) = cell {
+                    numbers.push(number.cast_signed());
+                }
+                present.push(i16::from(matches!(cell, Cell::Number(_))));
                 0
             }
             Self::Texts(texts) => push_text(texts, cell),
@@ -134,6 +144,9 @@ impl Values {
     fn write(&self, column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let written = match self {
             Self::Numbers(numbers) => column.typed::<Int64Type>().write_batch(numbers.as_slice(), None, None),
+            Self::SomeNumbers(numbers, present) => {
+                column.typed::<Int64Type>().write_batch(numbers.as_slice(), Some(present.as_slice()), None)
+            }
             Self::Texts(texts) => column.typed::<ByteArrayType>().write_batch(texts.as_slice(), None, None),
             Self::SomeTexts(texts, present) => {
                 column.typed::<ByteArrayType>().write_batch(texts.as_slice(), Some(present.as_slice()), None)
@@ -145,6 +158,10 @@ impl Values {
     fn clear(&mut self) {
         match self {
             Self::Numbers(numbers) => numbers.clear(),
+            Self::SomeNumbers(numbers, present) => {
+                numbers.clear();
+                present.clear();
+            }
             Self::Texts(texts) => texts.clear(),
             Self::SomeTexts(texts, present) => {
                 texts.clear();
@@ -162,16 +179,17 @@ fn push_text(texts: &mut Vec<ByteArray>, cell: &Cell<'_>) -> usize {
 }
 
 /// The schema, in the notation of Parquet.
-fn schema() -> String {
+fn schema(has_places: bool) -> String {
     let column = |column: &Column| {
         let name = column.name;
         match column.kind {
             Kind::Number => format!("REQUIRED INT64 {name} (INTEGER(64,false));"),
+            Kind::SomeNumber => format!("OPTIONAL INT64 {name} (INTEGER(64,false));"),
             Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
             Kind::SomeText => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
         }
     };
-    let columns: Vec<String> = COLUMNS.iter().map(column).collect();
+    let columns: Vec<String> = columns(has_places).iter().map(column).collect();
     format!("message hits {{ {} }}", columns.join(" "))
 }
 

@@ -1,7 +1,10 @@
+use cheetah_device::ByteRange;
+
 use super::*;
 use crate::hit::{Hit, InnerHit};
 use crate::node::SearchNode;
 use crate::order::Order;
+use crate::places::{AcrossHit, Place, PlaceState};
 use crate::search::Search;
 
 fn search() -> Search {
@@ -33,7 +36,7 @@ fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
     let (search, node) = (search(), node());
     let inner = InnerHit { offset: 512, inside: "ZIP-70".into(), hit: hit(70, 1, b"word") };
     let (first, second) = (hit(u64::MAX, 0, b"=cmd,\"x\""), hit(9, 1, b"word"));
-    let mut table = CsvTable::new(Vec::new()).unwrap();
+    let mut table = CsvTable::new(Vec::new(), false).unwrap();
     for row in [Row::new(&first, Some(&node)), Row::new(&second, None), Row::inner(&inner)] {
         table.push(&cells(&row, &search)).unwrap();
     }
@@ -46,6 +49,33 @@ fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
     );
     assert_eq!(lines[2], "9,4,word,utf-8,word,a\\x0a\\xffword\\u{202e}z,,,");
     assert_eq!(lines[3], "512,4,word,utf-8,word,a\\x0a\\xffword\\u{202e}z,ZIP-70,,");
+}
+
+/// A place in a file, and one outside of all volumes.
+fn places() -> [Place<'static>; 2] {
+    let known =
+        Place { volume: Some(3), path: Some("/a,b"), state: PlaceState::Deleted, file_offset: Some(7), others: 1 };
+    [known, Place { volume: None, path: None, state: PlaceState::Outside, file_offset: None, others: 0 }]
+}
+
+#[test]
+fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
+    let (search, [known, outside]) = (search(), places());
+    let across = AcrossHit {
+        file_offset: 7,
+        fragments: vec![ByteRange::new(9, 2), ByteRange::new(100, 2)],
+        hit: hit(9, 1, b"word"),
+    };
+    let first = hit(9, 1, b"word");
+    let mut table = CsvTable::new(Vec::new(), true).unwrap();
+    for row in [Row::new(&first, None).lying(Some(outside)), Row::across(&across, known)] {
+        table.push(&cells(&row, &search)).unwrap();
+    }
+    let text = String::from_utf8(table.finish().unwrap()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with(",inside,node,instance,volume,path,state,file_offset,others,fragments"), "{}", lines[0]);
+    assert!(lines[1].ends_with(",,,,,,outside,,0,"), "{}", lines[1]);
+    assert!(lines[2].ends_with(",,,,3,\"/a,b\",deleted,7,1,9:2 100:2"), "{}", lines[2]);
 }
 
 #[cfg(feature = "parquet")]
@@ -104,7 +134,8 @@ mod typed {
     fn a_parquet_file_of_several_groups_has_the_rows_of_the_csv_with_numbers_and_nothing_where_there_is_nothing() {
         const ROWS: u64 = (1 << 16) + 3;
         let (search, node, file) = (search(), node(), Shared::default());
-        let (mut csv, mut parquet) = (CsvTable::new(Vec::new()).unwrap(), ParquetTable::new(file.clone()).unwrap());
+        let (mut csv, mut parquet) =
+            (CsvTable::new(Vec::new(), false).unwrap(), ParquetTable::new(file.clone(), false).unwrap());
         for at in 0..ROWS {
             let (hit, is_inside) = (hit(at << 46, (at % 2) as usize, b"word"), at % 5 == 0);
             let inner = InnerHit { offset: at, inside: "GZIP-1".into(), hit: hit.clone() };
@@ -131,9 +162,33 @@ mod typed {
     }
 
     #[test]
+    fn a_parquet_file_that_says_where_hits_lie_has_the_rows_of_the_csv() {
+        let (search, file) = (search(), Shared::default());
+        let (mut csv, mut parquet) =
+            (CsvTable::new(Vec::new(), true).unwrap(), ParquetTable::new(file.clone(), true).unwrap());
+        for (at, place) in (0..).zip([places(), places()].concat()) {
+            let hit = hit(at, 1, b"word");
+            let row = Row::new(&hit, None).lying(Some(place));
+            let cells = cells(&row, &search);
+            csv.push(&cells).unwrap();
+            parquet.push(&cells).unwrap();
+        }
+        parquet.finish().unwrap();
+        let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
+        let written = csv.finish().unwrap();
+        let records: Vec<_> = ::csv::Reader::from_reader(&written[..]).into_records().map(Result::unwrap).collect();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!((rows.len(), records.len()), (4, 4));
+        for (row, record) in rows.iter().zip(&records) {
+            let fields: Vec<String> = row.get_column_iter().map(|(_, field)| text(field)).collect();
+            assert_eq!(fields, record.iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn a_table_without_hits_has_its_columns() {
         let file = Shared::default();
-        ParquetTable::new(file.clone()).unwrap().finish().unwrap();
+        ParquetTable::new(file.clone(), false).unwrap().finish().unwrap();
         let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
         let metadata = reader.metadata().file_metadata();
         assert_eq!((metadata.num_rows(), metadata.schema_descr().num_columns()), (0, 9));
@@ -143,7 +198,7 @@ mod typed {
     fn a_full_disk_is_named_as_such_wherever_it_fills_up() {
         let search = search();
         let write = |room| -> io::Result<()> {
-            let mut table = ParquetTable::new(Small(room))?;
+            let mut table = ParquetTable::new(Small(room), false)?;
             for at in 0..1000 {
                 let hit = hit(at, 1, b"word");
                 table.push(&cells(&Row::new(&hit, None), &search))?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod naive;
+mod places;
 mod property;
 mod runs;
 mod support;

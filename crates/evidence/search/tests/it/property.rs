@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use crate::naive::{self, Place};
-use crate::support::{Disk, Searched, searched, searched_alone};
+use crate::support::{Disk, Searched, batches, searched, searched_alone};
 
 const ENCODINGS: [&str; 5] = ["utf-8", "utf-16le", "utf-16be", "windows-1252", "shift_jis"];
 /// Words that occur often in text of few letters, also beyond ASCII; one whose bytes look like letters.
@@ -59,7 +59,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn options() -> impl Strategy<Value = RunOptions> {
-    (1u64..5000, 1usize..6).prop_map(|(part_bytes, workers)| RunOptions { part_bytes, workers, absent: Vec::new() })
+    (1u64..5000, 1usize..6).prop_map(|(part_bytes, workers)| RunOptions { part_bytes, ..RunOptions::new(workers) })
 }
 
 fn ranges(size: u64) -> impl Strategy<Value = Vec<ByteRange>> {
@@ -131,6 +131,36 @@ proptest! {
         assert_same(&found, &naive::hits(&order, &bytes, &[whole]))?;
         prop_assert!(found.ended.is_ok() && found.outcome.coverage().is_whole());
         prop_assert_eq!(found.hits, searched(&order, Disk::whole(bytes), &RunOptions::new(1)).hits);
+    }
+
+    #[test]
+    fn a_search_within_ranges_has_the_results_of_a_whole_search_there(
+        order in order(),
+        (bytes, bad, within) in content().prop_flat_map(|bytes| {
+            let size = bytes.len() as u64;
+            (Just(bytes), ranges(size), ranges(size))
+        }),
+        options in options(),
+    ) {
+        prop_assume!(!order.words.is_empty() || !order.expressions.is_empty());
+        let size = bytes.len() as u64;
+        let disk = || Disk { bytes: bytes.clone(), bad: bad.clone(), gone_from: u64::MAX };
+        let whole = searched(&order, disk(), &options);
+        let options = RunOptions { within: Some(within.clone()), ..options };
+        let mut hits = Vec::new();
+        let searched_ranges: Vec<ByteRange> = batches(&order, disk(), &options).into_iter().map(|batch| {
+            let runs: Vec<_> = whole.outcome.coverage().runs(batch.range).collect();
+            assert_eq!(runs, [(batch.range, batch.state)]);
+            hits.extend(batch.hits);
+            batch.range
+        }).collect();
+        let searched_ranges = coalesce(searched_ranges, 0);
+        for wanted in within.iter().filter_map(|range| range.intersection(ByteRange::new(0, size))) {
+            prop_assert!(searched_ranges.iter().any(|range| range.contains(wanted)));
+        }
+        let begins_there = |hit: &&Hit| searched_ranges.iter().any(|range| range.contains(ByteRange::new(hit.offset, 1)));
+        let expected: Vec<Hit> = whole.hits.iter().filter(begins_there).cloned().collect();
+        prop_assert_eq!(hits, expected);
     }
 
     #[test]

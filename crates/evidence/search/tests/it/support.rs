@@ -54,6 +54,14 @@ pub fn searched(order: &Order, disk: Disk, options: &RunOptions) -> Searched {
     collected(&search, device.geometry().size, batches)
 }
 
+/// Searches a disk, or ranges of it, and returns the results.
+pub fn batches(order: &Order, disk: Disk, options: &RunOptions) -> Vec<Batch> {
+    let search = Arc::new(Search::new(order).unwrap());
+    let device: DynDevice = Arc::new(disk);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async { run(&search, &device, options).map(Result::unwrap).collect().await })
+}
+
 /// Searches parts of these lengths of bytes: some are read, and the others searched alone, where that is possible.
 pub fn searched_alone(order: &Order, bytes: &[u8], parts: &[(usize, bool)]) -> Searched {
     let search = Arc::new(Search::new(order).unwrap());

@@ -10,6 +10,7 @@ mod measure;
 mod node;
 mod room;
 mod seal;
+mod search;
 mod source;
 
 use std::error::Error as StdError;
@@ -31,6 +32,7 @@ pub use measure::Measure;
 pub use node::Node;
 pub use room::Room;
 pub use seal::Seal;
+pub use search::Search;
 pub use source::Source;
 
 /// A step that a user can take after a failure. As JSON, it is an object with the name of the `step`, and what it is about.
@@ -60,6 +62,8 @@ pub enum Next {
     Attach(Attach),
     /// What can be done about a measurement.
     Measure(Measure),
+    /// What can be done about a search that writes to a folder.
+    Search(Search),
 }
 
 impl Next {
@@ -148,7 +152,7 @@ macro_rules! kinds_of_next {
     };
 }
 
-kinds_of_next!(Acquisition, Files, Source, Lease, Layout, Drive, Node, Seal, Room, Attach, Measure);
+kinds_of_next!(Acquisition, Files, Source, Lease, Layout, Drive, Node, Seal, Room, Attach, Measure, Search);
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,7 @@
-//! Files that are carved where a search found their headers.
+//! The headers of files that a search found, at which files are carved.
 
-use cheetah_carve::{Carver, Counts, Format};
-use cheetah_device::DynDevice;
+use cheetah_carve::Format;
 use cheetah_search::{Finder, Hit, PatternKind, Search};
-
-use super::folder::Folder;
-use crate::failure::{Failure, Result};
-use crate::signals::Stop;
-use crate::ui::Ui;
 
 /// The maximum number of headers that are remembered: more are no use, and take memory.
 const HEADERS_MAX: usize = 10_000_000;
@@ -41,19 +35,14 @@ impl Headers {
         }
     }
 
-    /// Saves the files that begin there into the folder of the result.
-    pub async fn carve(&self, device: &DynDevice, folder: &Folder, stop: &mut Stop, ui: Ui) -> Result<Counts> {
-        let mut carver = Carver::new(&folder.for_carved()?)?;
-        let progress = ui.progress("carving files".to_owned(), self.found.len() as u64);
-        for (done, (offset, format)) in (1..).zip(&self.found) {
-            tokio::select! {
-                carved = carver.carve(device, *offset, *format) => carved?,
-                signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}"))),
-            }
-            progress.set(done);
-        }
-        let counts = carver.finish()?;
-        Ok(Counts { given_up: counts.given_up + self.left_out, ..counts })
+    /// Where they begin, in order.
+    pub fn found(&self) -> &[(u64, Format)] {
+        &self.found
+    }
+
+    /// The headers that were found when there was no room.
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
     }
 }
 

@@ -1,89 +1,196 @@
-//! The folder of a result. It gets its name when everything is in it.
+//! The files of a result. They are written beside the journal, and get their names when all of them are there, the answer last.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
-use cheetah_kit::rename_new;
+use cheetah_kit::file::sync_folder;
+use cheetah_kit::folder::{Entry, Folder};
 use cheetah_search::{Row, Search};
+use cheetah_source::search::journal::{Names, writing};
 use cheetah_source::search::known::Found;
-use tempfile::TempDir;
 
 use super::hit_files::HitFiles;
 use super::report::{self, Told};
-use crate::commands::options::must_not_exist;
-use crate::failure::{Context as _, Result};
+use crate::failure::{Context as _, Failure, Result};
 
 /// The tables of what was found of known files: its runs, and the files.
 const KNOWN: [&str; 2] = ["known-runs.csv", "known-files.csv"];
-/// The folder of files that were carved.
-const CARVED: &str = "carved";
 /// The name of the coverage, in the format of GNU ddrescue.
 const COVERAGE: &str = "coverage.map";
 /// The name of the answer.
-const ANSWER: &str = "search.json";
+pub const ANSWER: &str = "search.json";
 /// The name of the report.
 const REPORT: &str = "report.html";
+/// The folder in which all of it is written.
+const WRITING: &str = ".result";
 
-/// A folder that is being made.
-pub struct Folder {
-    path: PathBuf,
-    made: TempDir,
+/// The names of a result. Those of the hits are `HitFiles::NAMES`.
+pub const NAMES: Names = Names {
+    files: &[
+        "hits.csv",
+        "hits.unfinished.csv",
+        "hits.parquet",
+        "hits.unfinished.parquet",
+        KNOWN[0],
+        KNOWN[1],
+        COVERAGE,
+        ANSWER,
+        REPORT,
+    ],
+    folders: &["features", "features.unfinished", WRITING],
+};
+
+/// A result that is being written.
+pub struct Writing<'a> {
+    folder: &'a Folder,
+    /// The path of the folder, and of that in which it is written.
+    path: &'a Path,
+    at: PathBuf,
     files: HitFiles,
 }
 
-impl Folder {
-    /// Begins a folder that will have this path, for hits in a source of this name.
-    pub fn create(path: &Path, source: &str) -> Result<Self> {
-        must_not_exist(path, "name a new folder for the result")?;
-        let writing = format!("cannot write {}", path.display());
-        let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let made = tempfile::Builder::new().prefix(".cheetah-search-").tempdir_in(beside).context(&writing)?;
-        let files = HitFiles::open(made.path(), source).context(&writing)?;
-        Ok(Self { path: path.to_owned(), made, files })
+impl<'a> Writing<'a> {
+    /// Begins a result in the folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
+    pub fn begin(folder: &'a Folder, path: &'a Path, source: &str, has_places: bool) -> Result<Self> {
+        let failed = |error: std::io::Error| writing(path, &error);
+        folder.remove_all(WRITING).and_then(|()| folder.make_folder(WRITING)).map_err(failed)?;
+        let at = path.join(WRITING);
+        let files = HitFiles::open(&at, source, has_places).map_err(failed)?;
+        Ok(Self { folder, path, at, files })
     }
 
     /// Adds a hit to the tables, and to the features of its kind.
     pub fn push(&mut self, row: &Row<'_>, search: &Search) -> Result<()> {
-        self.files.push(row, search).context(format_args!("cannot write {}", self.path.display()))
+        Ok(self.files.push(row, search).map_err(|error| writing(self.path, &error))?)
     }
 
-    /// Makes the folder of carved files, and returns its path.
-    pub fn for_carved(&self) -> Result<PathBuf> {
-        let path = self.made.path().join(CARVED);
-        std::fs::create_dir(&path).context(format_args!("cannot write {}", self.path.display()))?;
-        Ok(path)
-    }
-
-    /// Completes the folder, and gives it its name.
-    pub fn publish(self, told: &Told<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<()> {
-        let writing = format!("cannot write {}", self.path.display());
-        let place = |name: &str| self.made.path().join(name);
-        let hits = self.files.finish().context(&writing)?;
+    /// Completes the result, in place of an earlier one. Returns the names of its files, with those of the folders that they are in.
+    pub fn publish(self, told: &Told<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<Vec<String>> {
+        let failed = |error: std::io::Error| writing(self.path, &error);
+        let place = |name: &str| self.at.join(name);
+        let hits = self.files.finish().map_err(failed)?;
         if !told.answer.finished {
             for [finished, unfinished] in HitFiles::NAMES {
-                rename_new(&place(finished), &place(unfinished)).context(&writing)?;
+                cheetah_kit::rename_new(&place(finished), &place(unfinished)).map_err(failed)?;
             }
         }
         if let Some(known) = known {
             let [runs, files] = KNOWN.map(|name| File::create_new(place(name)));
-            runs.and_then(|file| known.write_runs(&file).and_then(|()| file.sync_all())).context(&writing)?;
-            files.and_then(|file| known.write_files(&file).and_then(|()| file.sync_all())).context(&writing)?;
+            runs.and_then(|file| known.write_runs(&file).and_then(|()| file.sync_all())).map_err(failed)?;
+            files.and_then(|file| known.write_files(&file).and_then(|()| file.sync_all())).map_err(failed)?;
         }
-        let answer = serde_json::to_string_pretty(told.answer).context(&writing)? + "\n";
+        let answer = serde_json::to_string_pretty(told.answer).context("cannot write the answer")? + "\n";
         let report = report::page(told, &hits).into_string();
         for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer), (REPORT, report)] {
             let written = File::create_new(place(name)).and_then(|mut file| {
                 file.write_all(content.as_bytes())?;
                 file.sync_all()
             });
-            written.context(&writing)?;
+            written.map_err(failed)?;
         }
-        File::open(self.made.path()).and_then(|folder| folder.sync_all()).context(&writing)?;
-        rename_new(self.made.path(), &self.path).context(&writing)?;
-        // It has another name now, so there is nothing to remove.
-        let _ = self.made.keep();
-        Ok(())
+        Ok(named(self.folder, &self.at).map_err(failed)?)
+    }
+}
+
+/// Gives what was written its names, in place of an earlier result: the answer, which says how it ended, last.
+fn named(folder: &Folder, at: &Path) -> std::io::Result<Vec<String>> {
+    let written = folder.folder(WRITING)?;
+    let mut names = Vec::new();
+    for (name, is) in written.entries()? {
+        if is == Entry::Folder {
+            sync_folder(&at.join(&name))?;
+            let within = written.folder(&name)?.entries()?;
+            names.extend(within.into_iter().map(|(file, _)| format!("{name}/{file}")));
+        } else {
+            names.push(name);
+        }
+    }
+    written.sync()?;
+    folder.remove(ANSWER)?;
+    folder.sync()?;
+    for name in NAMES.files.iter().chain(NAMES.folders).filter(|name| **name != WRITING) {
+        folder.remove_all(name)?;
+    }
+    for (name, _) in written.entries()?.iter().filter(|(name, _)| name != ANSWER) {
+        folder.take(&written, name)?;
+    }
+    folder.sync()?;
+    folder.take(&written, ANSWER)?;
+    drop(written);
+    folder.remove_all(WRITING)?;
+    folder.sync()?;
+    Ok(names)
+}
+
+/// The answer of an earlier search whose result is in the folder.
+pub fn earlier_answer(folder: &Folder, path: &Path) -> Result<serde_json::Value> {
+    let reading = format!("cannot read {}", path.join(ANSWER).display());
+    let file = folder.read(ANSWER).context(&reading)?;
+    serde_json::from_reader(std::io::BufReader::new(file)).context(&reading)
+}
+
+/// Fails if a folder for a result lies in one that is searched for or in, or has it in it: what is written would be taken for evidence.
+pub fn check_place(out: &Path, source: &str, known: &[PathBuf]) -> Result<()> {
+    let out_at = resolved(out);
+    let source = cheetah_image::spec::path_of(source).map(|(path, _)| path);
+    for path in known.iter().chain(&source) {
+        let at = resolved(path);
+        if out_at.starts_with(&at) || at.starts_with(&out_at) {
+            return Err(Failure::misused(format!(
+                "{} and {} lie in each other: name another folder for the result",
+                out.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut rest = Vec::new();
+    for existing in path.ancestors() {
+        if let Ok(resolved) = existing.canonicalize() {
+            return rest.iter().rev().fold(resolved, |path, name| path.join(name));
+        }
+        rest.extend(existing.file_name());
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_each_file_of_hits_is_one_of_a_result() {
+        for name in HitFiles::NAMES.as_flattened() {
+            assert!(NAMES.files.contains(name) || NAMES.folders.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_result_in_a_folder_of_known_files_or_around_the_source_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("known/deep")).unwrap();
+        std::fs::create_dir(at("case")).unwrap();
+        std::fs::write(at("case/disk.raw"), "x").unwrap();
+        let source = at("case/disk.raw").display().to_string();
+        let known = [at("known")];
+        check_place(&at("hits"), &source, &known).unwrap();
+        check_place(&at("case/hits"), &source, &known).unwrap();
+        check_place(&at("hits"), "nbd://lab/sda", &[]).unwrap();
+        for out in ["known", "known/hits", "known/deep/none/hits", "case", "case/disk.raw"] {
+            assert!(check_place(&at(out), &source, &known).is_err(), "{out}");
+        }
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(at("known"), at("link")).unwrap();
+            assert!(check_place(&at("link/hits"), &source, &known).is_err());
+        }
     }
 }

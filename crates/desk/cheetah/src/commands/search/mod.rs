@@ -1,27 +1,32 @@
 //! `cheetah search`: finds words, expressions and well-known kinds of data in a drive or an image.
 
+mod across;
 mod carve;
 mod folder;
 mod hit_files;
+mod kept;
+mod lister;
 mod options;
+mod places;
 mod report;
 mod sets;
 mod show;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_search::{Batch, InnerHit, KnownFiles, Order, Outcome, Row, Search};
-use cheetah_source::search::inside::{Counts, Streams};
-use cheetah_source::search::known::Known;
+use cheetah_search::{AcrossHit, Batch, KnownFiles, Order, Outcome, Place, Search};
+use cheetah_source::search::inside::{Counts, Searched, Streams};
 use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 
-use self::carve::Headers;
-use self::folder::Folder;
+use self::folder::check_place;
+use self::kept::Task;
+use self::lister::Listed;
 use self::options::OrderArgs;
-use self::report::{About, Told};
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::desk::Desk;
@@ -50,11 +55,16 @@ encodings if it has ASCII characters only and no assertions such as \\b. Its mat
 place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode.
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
-are none. With --out, the hits are written to the new folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
-encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data last; features, with feature files and histograms as \
+are none. With --files, each hit also has the volume and the path in which it lies, the state of its cluster, and its offset in the file; \
+and the fragments of each file are searched as one, so that a hit across two of them is found. The Sleuth Kit lists the files first, in Python.
+
+With --out, the hits are written to the folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
+encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data and across fragments last \
+(with --files, also volume, path, state, file_offset, others and fragments); features, with feature files and histograms as \
 bulk_extractor writes them; the coverage; and report.html, a page to read and to print. Otherwise they are printed.
 
-Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
+Ctrl-C ends the search and keeps the hits so far. With --out, the same command goes on where it was, also after a power cut \
+or a full disk, and searches again what could not be read; if all was searched, it says so. Exits with 3 if part of the source was not searched.
 
 With --at-nodes, the nodes of a drive search what they hold, and the hits cross the network instead of the bytes. Hits and \
 coverage are the same. The nodes of a sealed drive hold ciphertext only: it is read, unless --lend-key lends nodes what \
@@ -67,6 +77,7 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits
   cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
   cheetah search disk.raw words.txt --inside all --out hits
+  cheetah search disk.E01 words.txt --files --out hits
   cheetah search case42.drive --known pictures/ --at-nodes --out known42
   cheetah search disk.raw --known pictures/ --save-known pictures.blocks --out known
   cheetah search case43.drive --blocks pictures.blocks --out known43"
@@ -80,7 +91,7 @@ pub struct Args {
     #[command(flatten)]
     order: OrderArgs,
 
-    /// New folder for the result
+    /// Folder for the result: a new one, or that of the same search, which goes on
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -99,6 +110,10 @@ pub struct Args {
     /// Set of known files that --save-known wrote, whose blocks are searched for in place of those of --known
     #[arg(long, value_name = "SET", requires = "out", conflicts_with = "known")]
     blocks: Option<PathBuf>,
+
+    /// Say in which volume and file each hit lies, and search the fragments of each file as one
+    #[arg(long)]
+    files: bool,
 
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
@@ -119,6 +134,9 @@ pub struct Args {
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_at_nodes(args.at_nodes, &args.source, "search")?;
+    if let Some(out) = &args.out {
+        check_place(out, &args.source, &args.known)?;
+    }
     let known = sets::read(&args, ui).await?;
     let order = Order {
         blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
@@ -127,21 +145,38 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
-    let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source)).transpose()?;
+    let python = if args.files { Some(lister::python().await?) } else { None };
     let opened = stop
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let sink = Sink {
-        search: &search,
-        folder,
-        headers: args.carve.then(|| Headers::new(&search)),
-        streams: args.order.is_inside().then(|| Streams::new(&search)),
-        known: known.map(|files| Known::new(files, &search)),
-        ui,
+    let searched = match args.out.as_deref() {
+        Some(out) => {
+            let (args, opened, order, search) = (&args, &opened, &order, &search);
+            kept::search(&Task { args, desk, opened, order, search, known, python, out, ui }, &mut stop).await
+        }
+        None => match list(&opened, python.as_ref(), (&mut stop, ui)).await {
+            Ok(listed) => {
+                let streams = args.order.is_inside().then(|| Streams::new(&search));
+                let sink = Sink { search: &search, listed, streams, ui };
+                search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await
+            }
+            Err(failure) => Err(failure),
+        },
     };
-    let searched = search_source((&args, desk), &opened, (&order, &search), sink, &mut stop).await;
     searched.and(opened.close().await.map_err(Failure::from))
+}
+
+/// Lists the files of the source with this Python, if there is one.
+async fn list(
+    opened: &OpenedSource,
+    python: Option<&OsString>,
+    (stop, ui): (&mut Stop, Ui),
+) -> Result<Option<Arc<Listed>>> {
+    let Some(python) = python else { return Ok(None) };
+    let _progress = ui.spinner("listing files");
+    let listed = stop.unless("listing files", lister::list(opened, python)).await?;
+    Ok(Some(Arc::new(listed)))
 }
 
 /// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.
@@ -149,7 +184,7 @@ fn access(args: &Args, desk: &Desk) -> Access {
     Access { fill: Some(Arc::new(desk.custodian.clone())), ..Access::read_once(desk.session(args.timeout.get())) }
 }
 
-/// Searches the source, and shows and stores the result, whatever ends the search.
+/// Searches the source, and shows the result as it is found, whatever ends the search.
 async fn search_source(
     (args, desk): (&Args, &Desk),
     opened: &OpenedSource,
@@ -157,55 +192,99 @@ async fn search_source(
     mut sink: Sink<'_>,
     stop: &mut Stop,
 ) -> Result<()> {
-    let ui = sink.ui;
-    let about = About::new(opened, order);
     let lend = args.lend.request("search", &desk.custodian);
-    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend };
-    let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: None };
+    let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let progress = ui.progress(format!("searching {}", args.source), opened.size());
-    let mut ended = loop {
-        let batch = tokio::select! {
-            batch = batches.next() => batch,
-            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
-        };
-        match batch {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(error.into()),
-            Some(Ok(mut batch)) => {
-                sink.take(&mut batch)?;
-                outcome.add(&batch);
-                progress.set(batch.range.end());
-            }
-        }
-    };
-    drop((batches, progress));
+    let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await;
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
-        match search_inside(streams, (args, search), &opened.decrypted()?, (&mut sink, &mut outcome), stop).await {
+        match search_inside(streams, (args, search), &opened.decrypted()?, (&sink, &mut outcome), stop).await {
             Ok(counts) => inside = Some(counts),
             Err(failure) => ended = Err(failure),
         }
     }
-    let mut carved = None;
-    if let (Ok(()), Some(headers), Some(folder)) = (&ended, &sink.headers, &sink.folder) {
-        match headers.carve(&opened.decrypted()?, folder, stop, ui).await {
-            Ok(counts) => carved = Some(counts),
+    let mut across = None;
+    if let (Ok(()), Some(listed)) = (&ended, &sink.listed) {
+        let print = |file: usize, hit: &AcrossHit| {
+            outcome.count(&hit.hit);
+            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+            show::across(hit, &place, search, sink.ui);
+            Ok(())
+        };
+        let device = opened.decrypted()?;
+        match search_across(listed, (search, workers(args)), &device, (sink.ui, print), stop).await? {
+            Ok(found) => across = Some(found),
             Err(failure) => ended = Err(failure),
         }
     }
+    let files = sink.listed.as_deref().map(|listed| places::FilesShown { listed, across });
     let at_nodes = near.map(|done| done.lock().clone());
-    let (source, out) = (args.source.as_str(), args.out.as_deref());
-    let known = sink.known.take().map(Known::finish);
-    let shown = show::Shown { source, search, outcome: &outcome, out, at_nodes, inside, carved, known: known.as_ref() };
-    let answer = shown.answer(ended.is_ok());
-    if let Some(folder) = sink.folder {
-        let told = Told { answer: &answer, search, about: &about };
-        folder.publish(&told, outcome.coverage(), known.as_ref())?;
-    }
-    ui.answer(shown.text(), &answer);
+    let shown = show::Shown {
+        source: &args.source,
+        search,
+        outcome: &outcome,
+        out: None,
+        at_nodes,
+        inside,
+        carved: None,
+        files,
+        known: None,
+    };
+    sink.ui.answer(shown.text(), &shown.answer(ended.is_ok()));
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// Searches the bytes in their order.
+async fn search_bytes(
+    mut batches: BoxStream<'static, cheetah_error::Result<Batch>>,
+    source: &str,
+    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    stop: &mut Stop,
+) -> Result<()> {
+    let progress = sink.ui.progress(format!("searching {source}"), outcome.coverage().size());
+    loop {
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
+            signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        let Some(batch) = batch else { return Ok(()) };
+        let mut batch = batch?;
+        sink.take(&mut batch);
+        outcome.add(&batch);
+        progress.set(batch.range.end());
+    }
+}
+
+/// Searches the fragments of each file as one, and calls `found` with the number of a file and each hit. Returns what became of their
+/// joints, or why not all were searched. Fails if a hit cannot be kept.
+async fn search_across(
+    listed: &Listed,
+    (search, workers): (&Arc<Search>, usize),
+    device: &DynDevice,
+    (ui, mut found): (Ui, impl FnMut(usize, &AcrossHit) -> Result<()>),
+    stop: &mut Stop,
+) -> Result<Result<across::Counts>> {
+    let progress = ui.progress("searching fragments of files".to_owned(), listed.places.files() as u64);
+    let mut counts = across::Counts::default();
+    let mut files = across::search(listed.places.clone(), device, search, workers);
+    loop {
+        let next = tokio::select! {
+            next = files.next() => next,
+            signal = stop.asked() => return Ok(Err(Failure::failed(format!("stopped by {signal}")))),
+        };
+        let (file, hits) = match next {
+            None => return Ok(Ok(counts)),
+            Some(Err(failure)) => return Ok(Err(failure)),
+            Some(Ok(next)) => next,
+        };
+        counts.add(&hits);
+        for hit in &hits.hits {
+            found(file, hit)?;
+        }
+        progress.set(file as u64 + 1);
+    }
 }
 
 /// Searches the compressed data that a search found, and returns what became of them.
@@ -213,12 +292,12 @@ async fn search_inside(
     streams: Streams,
     (args, search): (&Args, &Arc<Search>),
     device: &DynDevice,
-    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    (sink, outcome): (&Sink<'_>, &mut Outcome),
     stop: &mut Stop,
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
     let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
-    let mut found = streams.search(device, search, workers(args)).enumerate();
+    let mut found = streams.search(device, search, (workers(args), Searched::default())).enumerate();
     loop {
         let next = tokio::select! {
             next = found.next() => next,
@@ -229,46 +308,32 @@ async fn search_inside(
         counts.add(&inside.counts);
         for hit in &inside.hits {
             outcome.count(&hit.hit);
-            sink.take_inner(hit)?;
+            show::inner_hit(hit, sink.place(hit.offset).as_ref(), sink.search, sink.ui);
         }
         progress.set(done as u64 + 1);
     }
 }
 
-/// Takes hits as they are found.
+/// Prints hits as they are found.
 struct Sink<'a> {
     search: &'a Search,
-    folder: Option<Folder>,
-    headers: Option<Headers>,
+    listed: Option<Arc<Listed>>,
     streams: Option<Streams>,
-    known: Option<Known>,
     ui: Ui,
 }
 
 impl Sink<'_> {
-    /// Writes the hits to the folder, or prints them. The beginnings of compressed data are none, and blocks of known files none alone.
-    fn take(&mut self, batch: &mut Batch) -> Result<()> {
+    /// Prints the hits. The beginnings of compressed data are none.
+    fn take(&mut self, batch: &mut Batch) {
         self.streams.iter_mut().for_each(|streams| streams.take(batch));
-        self.known.iter_mut().for_each(|known| known.take(batch));
         for hit in &batch.hits {
-            self.headers.iter_mut().for_each(|headers| headers.add(hit));
-            match &mut self.folder {
-                Some(folder) => folder.push(&Row::new(hit, batch.node.as_deref()), self.search)?,
-                None => show::hit(hit, self.search, self.ui),
-            }
+            show::hit(hit, self.place(hit.offset).as_ref(), self.search, self.ui);
         }
-        Ok(())
     }
 
-    /// Writes a hit inside compressed data to the folder, or prints it.
-    fn take_inner(&mut self, hit: &InnerHit) -> Result<()> {
-        match &mut self.folder {
-            Some(folder) => folder.push(&Row::inner(hit), self.search),
-            None => {
-                show::inner_hit(hit, self.search, self.ui);
-                Ok(())
-            }
-        }
+    /// Where a byte lies, if files are listed.
+    fn place(&self, offset: u64) -> Option<Place<'_>> {
+        self.listed.as_ref().map(|listed| listed.places.at(offset))
     }
 }
 

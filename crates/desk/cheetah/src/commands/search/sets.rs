@@ -39,15 +39,23 @@ pub async fn read(args: &Args, ui: Ui) -> Result<Option<Arc<KnownFiles>>> {
     let known = Arc::new(known);
     if let Some(set) = args.save_known.clone() {
         let (writing, known) = (format!("cannot write {}", set.display()), known.clone());
-        let written = tokio::task::spawn_blocking(move || write(&known, &set));
-        written.await.context(&writing)?.context(&writing)?;
+        let written = tokio::task::spawn_blocking(move || write(&known, &set)).await.context(&writing)?;
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists) {
+            other_file(args)?;
+        }
+        written.context(&writing)?;
     }
     Ok(Some(known))
 }
 
-/// Refuses a set that exists, or that would be one of the known files the next time.
+/// Refuses to replace another file by the set.
+fn other_file(args: &Args) -> Result<()> {
+    let set = args.save_known.as_deref();
+    set.map_or(Ok(()), |set| must_not_exist(set, "name a new file for the set of known files"))
+}
+
+/// Refuses a set that would be one of the known files the next time.
 fn check(set: &Path, known: &[PathBuf]) -> Result<()> {
-    must_not_exist(set, "name a new file for the set of known files")?;
     let folder = fs::canonicalize(folder_of(set)).context(format_args!("cannot write {}", set.display()))?;
     for path in known {
         // One that cannot be found is an error when it is read.
@@ -62,6 +70,8 @@ fn check(set: &Path, known: &[PathBuf]) -> Result<()> {
 }
 
 /// Writes a set that only its owner can read, whole or not at all: the names of known files are data of a case.
+///
+/// A search that goes on finds the set that it stored when it began; another file is not replaced.
 fn write(known: &KnownFiles, set: &Path) -> io::Result<()> {
     let folder = folder_of(set);
     // Temporary files have mode 0600, and are removed unless they are published.
@@ -69,10 +79,21 @@ fn write(known: &KnownFiles, set: &Path) -> io::Result<()> {
     known.write_set(BufWriter::new(partial.as_file_mut()))?;
     partial.as_file().sync_all()?;
     let partial = partial.into_temp_path();
-    rename_new(&partial, set)?;
+    match rename_new(&partial, set) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_same(&partial, set)? => return Ok(()),
+        renamed => renamed?,
+    }
     // It has another name now, so there is nothing to remove.
     let _ = partial.keep();
     sync_folder(folder)
+}
+
+/// Whether two files have the same content. Sets have a limit.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let len = fs::metadata(one)?.len();
+    // Only a file is read: a pipe would wait for its writer.
+    let about = fs::symlink_metadata(other)?;
+    Ok(about.is_file() && about.len() == len && fs::read(one)? == fs::read(other)?)
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -8,9 +8,12 @@ use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
-use cheetah_search::{Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Search};
+use cheetah_error::Next;
+use cheetah_error::next::Acquisition;
+use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search};
 use cheetah_source::search::{inside, known};
 
+use super::places::{self, FilesShown};
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -43,22 +46,30 @@ pub fn unsearched_encodings(search: &Search, ui: Ui) {
 }
 
 /// Prints a hit.
-pub fn hit(hit: &Hit, search: &Search, ui: Ui) {
-    print(hit.offset, None, hit, search, ui);
+pub fn hit(hit: &Hit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
+    print((hit.offset, None), hit, place.map(|place| places::answer(place, &[])), search, ui);
+}
+
+/// Prints a hit across fragments of a file.
+pub fn across(across: &AcrossHit, place: &Place<'_>, search: &Search, ui: Ui) {
+    let place = places::answer(place, &across.fragments);
+    print((across.hit.offset, None), &across.hit, Some(place), search, ui);
 }
 
 /// Prints a hit inside compressed data.
-pub fn inner_hit(inner: &InnerHit, search: &Search, ui: Ui) {
-    print(inner.offset, Some(inner.inside.clone()), &inner.hit, search, ui);
+pub fn inner_hit(inner: &InnerHit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
+    let place = place.map(|place| places::answer(place, &[]));
+    print((inner.offset, Some(inner.inside.clone())), &inner.hit, place, search, ui);
 }
 
-fn print(offset: u64, inside: Option<String>, hit: &Hit, search: &Search, ui: Ui) {
+fn print((offset, inside): (u64, Option<String>), hit: &Hit, place: Option<answers::Place>, search: &Search, ui: Ui) {
     let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
     let (len, encoding) = (hit.len(), hit.encoding.name());
     let (text, context) = (search.text(hit), search.context(hit));
     let path = inside.iter().fold(offset.to_string(), |path, inside| format!("{path}-{inside}"));
-    let line = format!("{path}  {}  {encoding}  {context}", OneLine(&pattern));
-    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, text });
+    let lies = place.as_ref().map_or_else(String::new, places::clause);
+    let line = format!("{path}  {}  {encoding}  {context}{lies}", OneLine(&pattern));
+    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, place, text });
 }
 
 /// A search that has ended.
@@ -79,6 +90,8 @@ pub struct Shown<'a> {
     pub known: Option<&'a known::Found>,
     /// What became of the headers, if files were carved.
     pub carved: Option<Counts>,
+    /// The files in which hits lie, if they were listed.
+    pub files: Option<FilesShown<'a>>,
 }
 
 impl Shown<'_> {
@@ -101,6 +114,7 @@ impl Shown<'_> {
                 unreadable: counts.unreadable,
             }),
             complete: self.outcome.coverage().is_whole(),
+            files: self.files.as_ref().map(FilesShown::answer),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
             hits: self.outcome.hits(),
@@ -153,6 +167,7 @@ impl Shown<'_> {
         lines.extend(self.known.iter().flat_map(|found| known_lines(found)));
         lines.extend(self.inside.map(inside_line));
         lines.extend(self.carved.map(carved_line));
+        lines.extend(self.files.iter().flat_map(FilesShown::lines));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
     }
@@ -174,24 +189,27 @@ impl Shown<'_> {
     /// The failure of a search that did not come to its end.
     pub fn unfinished(&self, failure: Failure) -> Failure {
         let (searched, size) = (Size(self.bytes(State::Read)), Size(self.outcome.coverage().size()));
-        let next = match self.out {
-            Some(out) => format!("the hits so far are in {}; to search all, name another folder", out.display()),
-            None => "run it again to search all".to_owned(),
+        let what = format!("{}, after {searched} of {size} were searched", failure.message);
+        let Some(out) = self.out else {
+            let message = format!("{what}; run it again to search all");
+            return Failure { message, ..failure }.while_doing(self.source);
         };
-        let message = format!("{}, after {searched} of {size} were searched; {next}", failure.message);
-        Failure { message, ..failure }.while_doing(self.source)
+        let step: Next = Acquisition::Resume.into();
+        let so_far = format!("{what}; the hits so far are in {}", out.display());
+        let message = cheetah_words::with(so_far, std::slice::from_ref(&step));
+        let mut next = failure.next.clone();
+        next.push(step);
+        Failure { message, next, ..failure }.while_doing(self.source)
     }
 
     /// Fails if part of the source was not searched.
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
         if coverage.is_whole() {
-            let unfinished = |places, what| {
-                Err(Failure::evidence(format!("{}: at {places} places, {what} to the end; see above", self.source)))
-            };
+            let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
-                0 if inside == 0 => Ok(()),
+                0 if inside == 0 => self.files.as_ref().map_or(Ok(()), |files| files.complete(self.source)),
                 0 => unfinished(inside, "compressed data were not searched"),
                 places => unfinished(places, "files were not carved"),
             };
@@ -203,6 +221,33 @@ impl Shown<'_> {
             Size(coverage.size())
         )))
     }
+}
+
+/// Shows the answer of an earlier search of the same, which came to its end.
+pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> Result<()> {
+    let number = |name: &str| answer.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let (hits, size) = (number("hits"), Size(number("size_bytes")));
+    let hits = match hits {
+        0 => "no hits".to_owned(),
+        1 => "1 hit".to_owned(),
+        hits => format!("{hits} hits"),
+    };
+    let text = wrapped(&format!("{source}: all {size} were searched before: {hits}"), 0);
+    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
+    let of = |part: &str, names: &[&str]| -> u64 {
+        let number =
+            |name: &&str| answer.get(part).and_then(|part| part.get(*name)).and_then(serde_json::Value::as_u64);
+        names.iter().filter_map(number).fold(0, u64::saturating_add)
+    };
+    match (of("carved", &["given_up", "unreadable"]), of("inside", &["cut", "given_up", "unreadable"])) {
+        (0, 0) => Ok(()),
+        (0, places) => Err(not_to_the_end(source, places, "compressed data were not searched")),
+        (places, _) => Err(not_to_the_end(source, places, "files were not carved")),
+    }
+}
+
+fn not_to_the_end(source: &str, places: u64, what: &str) -> Failure {
+    Failure::evidence(format!("{source}: at {places} places, {what} to the end; see above"))
 }
 
 fn gap(gap: &Gap) -> answers::Gap<'_> {

@@ -12,8 +12,8 @@ use cheetah_error::Result;
 
 use super::Feature;
 pub use process::{
-    become_program, drop_caches, forget_cached, keep_files_private, keep_from_ctrl_c, kernel_release, leave_stderr,
-    leave_terminal, lock_own_memory, locked_bytes_max, start_apart, stop,
+    become_program, drop_caches, forget_cached, keep_files_private, keep_from_ctrl_c, kernel_release, killed_by,
+    leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, start_apart, stop,
 };
 pub use signals::Signals;
 pub use stdout::is_stdout_closed;

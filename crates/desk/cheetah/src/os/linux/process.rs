@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus};
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -72,6 +72,11 @@ pub fn become_program(mut command: Command) -> io::Error {
 /// Keeps Ctrl-C from reaching a program that will be started.
 pub fn keep_from_ctrl_c(command: &mut tokio::process::Command) {
     command.process_group(0);
+}
+
+/// The number of the signal that ended a process, if one did.
+pub fn killed_by(status: ExitStatus) -> Option<i32> {
+    status.signal()
 }
 
 /// Asks a process to stop (SIGTERM).

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::windows::io::AsRawHandle as _;
 use std::os::windows::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW` (processthreadsapi.h).
 const NEW_PROCESS_GROUP: u32 = 0x0000_0200;
@@ -68,6 +68,11 @@ pub fn become_program(mut command: Command) -> io::Error {
 /// Keeps Ctrl-C from reaching a program that will be started.
 pub fn keep_from_ctrl_c(command: &mut tokio::process::Command) {
     command.creation_flags(NEW_PROCESS_GROUP);
+}
+
+/// The number of the signal that ended a process: there are none.
+pub fn killed_by(_status: ExitStatus) -> Option<i32> {
+    None
 }
 
 /// Asks a process to stop: there is no way to ask one that has no window.

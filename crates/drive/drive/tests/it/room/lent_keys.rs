@@ -76,7 +76,7 @@ fn request(to: LendTo, purpose: &'static str) -> LendRequest {
 }
 
 fn lend(to: LendTo) -> NearOptions {
-    NearOptions { workers: 2, lend: Some(request(to, "search")) }
+    NearOptions { workers: 2, lend: Some(request(to, "search")), within: None }
 }
 
 async fn begin(file: &DriveFile, device: &DynDevice, order: &Order, to: LendTo) -> NearSearch {
@@ -206,7 +206,7 @@ async fn few_bytes_are_read_where_all_nodes_are_lent_the_key_and_their_receipts_
     let drive = Drive::open(&file, options(false)).await.unwrap();
     let recorded = Arc::<Recorded>::default();
     let lend = LendRequest { record: recorded.clone(), ..request(LendTo::All, "search") };
-    let options = NearOptions { workers: 2, lend: Some(lend) };
+    let options = NearOptions { workers: 2, lend: Some(lend), within: None };
     let (order, device) = (order(32), drive.device());
     let search = Arc::new(Search::new(&order).unwrap());
     let begun = search_at_nodes(&file, &device, (&order, &search), &SESSION, options).await.unwrap();

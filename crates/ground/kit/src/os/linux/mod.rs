@@ -2,6 +2,7 @@
 
 pub(crate) mod errno;
 pub(crate) mod file;
+pub(crate) mod folder;
 pub(crate) mod machine;
 pub(crate) mod machine_memory;
 pub(crate) mod memory;

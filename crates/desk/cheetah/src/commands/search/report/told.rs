@@ -59,4 +59,11 @@ impl About {
             encodings: order.encodings.iter().map(|encoding| encoding.name()).collect(),
         }
     }
+
+    /// The same search, begun at this time, in seconds since 1970.
+    #[must_use]
+    pub fn since(self, begun_s: u64) -> Self {
+        let begun = i64::try_from(begun_s).ok().and_then(|begun| OffsetDateTime::from_unix_timestamp(begun).ok());
+        Self { began: begun.unwrap_or(self.began), ..self }
+    }
 }

@@ -1,0 +1,361 @@
+//! A search whose result is a folder. It can be stopped at any time, and the same command goes on: what is found goes into a journal,
+//! of which the result is made.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cheetah_carve::{Carver, Counts as CarveCounts};
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Size};
+use cheetah_drive::WorkDone;
+use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search};
+use cheetah_source::search::inside::{Counts, Streams};
+use cheetah_source::search::journal::{Journal, Start, WhatToSearch, writing};
+use cheetah_source::search::known::Known;
+use cheetah_source::search::never_read;
+use cheetah_source::{OpenedSource, SearchOptions, Searching};
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+
+use super::carve::Headers;
+use super::folder::{NAMES, Writing, earlier_answer};
+use super::lister::Listed;
+use super::places::FilesShown;
+use super::report::{About, Told};
+use super::{Args, list, search_across, show, workers};
+use crate::desk::Desk;
+use crate::failure::{Context as _, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// Results are stored when there are this many, take this much, or are this old.
+const STORED: usize = 256;
+const STORED_BYTES: usize = 4 << 20;
+const STORED_AGE: Duration = Duration::from_secs(1);
+/// The table of carved files, in their folder.
+const CARVED: &str = "carved";
+const CARVED_TABLE: &str = "carved.csv";
+
+/// A search, and the folder of its result.
+pub struct Task<'a> {
+    pub args: &'a Args,
+    pub desk: &'a Desk,
+    pub opened: &'a OpenedSource,
+    pub order: &'a Order,
+    pub search: &'a Arc<Search>,
+    pub known: Option<Arc<KnownFiles>>,
+    /// What lists files, if they are to be listed.
+    pub python: Option<OsString>,
+    pub out: &'a Path,
+    pub ui: Ui,
+}
+
+/// What became of the parts of a search that follow each other. One that was not reached is `None`.
+#[derive(Default)]
+struct Stages {
+    inside: Option<Counts>,
+    carved: Option<CarveCounts>,
+    /// The keys that were lent are in it.
+    near: Option<WorkDone>,
+    /// The files in which hits lie.
+    listed: Option<Arc<Listed>>,
+}
+
+/// How a part of a search ended: by itself, or because it was stopped or the source failed. What was found is kept then. If it cannot
+/// be kept, the part fails.
+type Ended = Result<()>;
+
+/// Searches, or goes on, and writes the result.
+pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
+    let mut journal = open(task, stop).await?;
+    if journal.state().finished.is_some() {
+        return show::earlier(&earlier_answer(journal.folder(), task.out)?, &task.args.source, task.out, task.ui);
+    }
+    let about = About::new(task.opened, task.order).since(journal.state().start.begun_s);
+    // A search that goes on lists them again: they are not in the journal.
+    let listed = list(task.opened, task.python.as_ref(), (&mut *stop, task.ui)).await?;
+    let mut stages = Stages { listed, ..Stages::default() };
+    let mut ended = search_rest(task, &mut journal, &mut stages, stop).await?;
+    if ended.is_ok() && (task.args.order.is_inside() || task.args.carve) {
+        let (streams, headers) = found_places(task, &journal)?;
+        if let Some(streams) = streams {
+            ended = search_inside(task, &mut journal, streams, &mut stages, stop).await?;
+        }
+        if let (Ok(()), Some(headers)) = (&ended, headers) {
+            ended = carve(task, &mut journal, &headers, &mut stages, stop).await?;
+        }
+    }
+    write_result(task, journal, (stages, about), (ended, stop)).await
+}
+
+/// Opens the journal. Nothing in the folder is changed if it is the one of something else.
+async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
+    let Task { args, opened, order, search, .. } = task;
+    let device = opened.decrypted()?;
+    let absent: Vec<ByteRange> = never_read(&args.source)?;
+    let also: Vec<_> = [("carve", args.carve), ("files", args.files)].into_iter().filter(|(_, is)| *is).collect();
+    let also: Vec<_> = also.into_iter().map(|(name, _)| name).collect();
+    let what = WhatToSearch {
+        source: &args.source,
+        device: &device,
+        drive: opened.identity.serial.as_deref(),
+        digest: opened.identity.compressed_sha256.as_deref(),
+        absent: &absent,
+        order,
+        known: task.known.as_deref(),
+        also: &also,
+    };
+    let start = stop.unless(&format!("reading samples of {}", args.source), Start::of(&what)).await?;
+    let (out, search) = (task.out.to_owned(), (*search).clone());
+    let opening = tokio::task::spawn_blocking(move || Journal::open(&out, NAMES, start, search));
+    let journal = opening.await.context("cannot open the journal")??;
+    let done = journal.state().coverage.bytes(State::Read);
+    if journal.state().finished.is_none() && done > 0 {
+        let size = Size(journal.state().coverage.size());
+        task.ui.note(format_args!("{}: going on, {} of {size} were searched already", args.source, Size(done)));
+    }
+    Ok(journal)
+}
+
+/// Searches what was not searched, and what could not be read.
+async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages, stop: &mut Stop) -> Result<Ended> {
+    let Task { args, desk, opened, .. } = task;
+    let todo = journal.todo();
+    if todo.is_empty() {
+        return Ok(Ok(()));
+    }
+    let lend = args.lend.request("search", &desk.custodian);
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: Some(todo) };
+    let Searching { mut batches, near } = opened.search(&args.source, (task.order, task.search), options).await?;
+    let progress = task.ui.progress(format!("searching {}", args.source), opened.size());
+    let ended = loop {
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
+            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        match batch {
+            None => break Ok(()),
+            Some(Err(error)) => break Err(error.into()),
+            Some(Ok(batch)) => {
+                journal.add(&batch)?;
+                if journal.is_due() {
+                    store(journal, near.as_deref())?;
+                }
+                progress.set(batch.range.end());
+            }
+        }
+    };
+    drop((batches, progress));
+    store(journal, near.as_deref())?;
+    stages.near = near.map(|done| done.lock().clone());
+    Ok(ended)
+}
+
+/// Has what was found on the disk.
+fn store(journal: &mut Journal, near: Option<&Mutex<WorkDone>>) -> Result<()> {
+    if let Some(near) = near {
+        journal.searched_near(&near.lock());
+    }
+    Ok(journal.store()?)
+}
+
+/// The beginnings of compressed data and the headers of files that were found, if these are asked for.
+fn found_places(task: &Task<'_>, journal: &Journal) -> Result<(Option<Streams>, Option<Headers>)> {
+    let mut streams = task.args.order.is_inside().then(|| Streams::new(task.search));
+    let mut headers = task.args.carve.then(|| Headers::new(task.search));
+    for batch in journal.batches() {
+        let mut batch = batch?;
+        for hit in &batch.hits {
+            headers.iter_mut().for_each(|headers| headers.add(hit));
+        }
+        streams.iter_mut().for_each(|streams| streams.take(&mut batch));
+    }
+    Ok((streams, headers))
+}
+
+/// Searches the compressed data that were found.
+async fn search_inside(
+    task: &Task<'_>,
+    journal: &mut Journal,
+    streams: Streams,
+    stages: &mut Stages,
+    stop: &mut Stop,
+) -> Result<Ended> {
+    let (left_out, places) = (streams.left_out(), streams.places() as u64);
+    let searched = journal.state().inside_searched();
+    let progress = task.ui.progress("searching compressed data".to_owned(), places);
+    let device = task.opened.decrypted()?;
+    let mut results = streams.search(&device, task.search, (workers(task.args), searched));
+    let (mut found, mut found_bytes, mut stored, mut done) = (Vec::new(), 0, Instant::now(), searched.places);
+    let ended = loop {
+        let next = tokio::select! {
+            next = results.next() => next,
+            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        match next {
+            None => break Ok(()),
+            Some(Err(error)) => break Err(error.into()),
+            Some(Ok(inside)) => {
+                found_bytes += inside.hits.iter().map(|hit| hit.hit.room_bytes()).sum::<usize>();
+                found.push(inside);
+                done += 1;
+            }
+        }
+        if found.len() >= STORED || found_bytes >= STORED_BYTES || stored.elapsed() >= STORED_AGE {
+            journal.add_inside(&found)?;
+            found.clear();
+            (found_bytes, stored) = (0, Instant::now());
+        }
+        progress.set(done);
+    };
+    if !found.is_empty() {
+        journal.add_inside(&found)?;
+    }
+    if ended.is_ok() {
+        let counts = journal.state().inside_counts();
+        stages.inside = Some(Counts { given_up: counts.given_up + left_out, ..counts });
+    }
+    Ok(ended)
+}
+
+/// Saves the files whose headers were found, and writes their table.
+async fn carve(
+    task: &Task<'_>,
+    journal: &mut Journal,
+    headers: &Headers,
+    stages: &mut Stages,
+    stop: &mut Stop,
+) -> Result<Ended> {
+    let progress = task.ui.progress("carving files".to_owned(), headers.found().len() as u64);
+    let device = task.opened.decrypted()?;
+    let mut carver = Carver::resume(journal.carved_folder()?, &task.out.join(CARVED), journal.state().carving);
+    let (mut files, mut stored, mut done) = (Vec::new(), Instant::now(), journal.state().headers);
+    let skipped = usize::try_from(done).unwrap_or(usize::MAX);
+    let mut ended = Ok(());
+    for (offset, format) in headers.found().iter().skip(skipped) {
+        let carved = tokio::select! {
+            carved = carver.carve(&device, *offset, *format) => carved,
+            signal = stop.asked() => {
+                ended = Err(Failure::failed(format!("stopped by {signal}")));
+                break;
+            }
+        };
+        match carved {
+            Ok(file) => files.extend(file),
+            Err(error) => {
+                ended = Err(error.into());
+                break;
+            }
+        }
+        done += 1;
+        if files.len() >= STORED || stored.elapsed() >= STORED_AGE {
+            carver.sync()?;
+            journal.add_carved(done, carver.progress(), &files)?;
+            files.clear();
+            stored = Instant::now();
+        }
+        progress.set(done);
+    }
+    carver.sync()?;
+    journal.add_carved(done, carver.progress(), &files)?;
+    // Without what a file that was not finished left.
+    let folder = journal.carved_folder()?;
+    if ended.is_ok() {
+        let counts = journal.state().carving.counts;
+        stages.carved = Some(CarveCounts { given_up: counts.given_up + headers.left_out(), ..counts });
+        let written = folder.create(CARVED_TABLE).and_then(|mut table| {
+            cheetah_carve::write_table(&journal.state().carved, &mut table)?;
+            table.sync_all().and_then(|()| folder.sync())
+        });
+        written.map_err(|error| writing(task.out, &error))?;
+    }
+    Ok(ended)
+}
+
+/// Makes the result of what is in the journal.
+async fn write_result(
+    task: &Task<'_>,
+    journal: Journal,
+    (stages, about): (Stages, About),
+    (mut ended, stop): (Ended, &mut Stop),
+) -> Result<()> {
+    let Task { args, search, out, .. } = task;
+    let listed = stages.listed.as_deref();
+    let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
+    let mut known = task.known.clone().map(|files| Known::new(files, search));
+    let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
+    write_hits(&journal, (&mut files, &mut outcome, known.as_mut()), (listed, task.search))?;
+    let mut across = None;
+    if let (Ok(()), Some(listed)) = (&ended, listed) {
+        let add = |file: usize, hit: &AcrossHit| {
+            outcome.count(&hit.hit);
+            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+            files.push(&Row::across(hit, place), search)
+        };
+        let device = task.opened.decrypted()?;
+        match search_across(listed, (task.search, workers(args)), &device, (task.ui, add), stop).await? {
+            Ok(counts) => across = Some(counts),
+            Err(failure) => ended = Err(failure),
+        }
+    }
+    let known = known.map(Known::finish);
+    let key_lent = stages.near.and_then(|near| near.key_lent);
+    let at_nodes = journal.state().near.as_ref().map(|near| WorkDone { key_lent, ..near.work_done() });
+    let (inside, carved) = (stages.inside, stages.carved);
+    let (source, out) = (args.source.as_str(), Some(*out));
+    let shown_files = listed.map(|listed| FilesShown { listed, across });
+    let are_files_whole = shown_files.as_ref().is_none_or(|shown| shown.complete(source).is_ok());
+    let shown = show::Shown {
+        source,
+        search,
+        outcome: &outcome,
+        out,
+        at_nodes,
+        inside,
+        carved,
+        files: shown_files,
+        known: known.as_ref(),
+    };
+    let answer = shown.answer(ended.is_ok());
+    let told = Told { answer: &answer, search, about: &about };
+    let mut names = files.publish(&told, outcome.coverage(), known.as_ref())?;
+    if ended.is_ok() && outcome.coverage().is_whole() && are_files_whole {
+        names.extend(carved.map(|_| format!("{CARVED}/{CARVED_TABLE}")));
+        journal.finish(&names)?;
+    }
+    task.ui.answer(shown.text(), &answer);
+    ended.map_err(|failure| shown.unfinished(failure))?;
+    shown.complete()
+}
+
+/// Writes the hits of a journal, in their order, those in compressed data last.
+fn write_hits(
+    journal: &Journal,
+    (files, outcome, mut known): (&mut Writing<'_>, &mut Outcome, Option<&mut Known>),
+    (listed, search): (Option<&Listed>, &Arc<Search>),
+) -> Result<()> {
+    let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
+    for batch in journal.batches() {
+        let mut batch = batch?;
+        known.iter_mut().for_each(|known| known.take(&mut batch));
+        batch.hits.retain(|hit| !is_compressed(hit, search));
+        for hit in &batch.hits {
+            files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
+        }
+        outcome.add(&batch);
+    }
+    for inner in journal.inner_hits() {
+        for hit in &inner? {
+            outcome.count(&hit.hit);
+            files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a hit is the beginning of compressed data, which is no result.
+fn is_compressed(hit: &Hit, search: &Search) -> bool {
+    search.patterns().get(hit.pattern).is_some_and(|pattern| pattern.kind == PatternKind::Compressed)
+}

@@ -1,0 +1,225 @@
+"""The streams of the files of a volume, and where they lie."""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytsk3
+
+from cheetah.places import ntfs_records
+from cheetah.places.ntfs_records import Run
+from cheetah.places.pipe import Pipe
+from cheetah.triage.filesystem import distrust, mft_record
+from cheetah.triage.filesystem.metadata import Metadata
+from cheetah.triage.listing import bodyfile
+from cheetah.triage.reading.reader import reason
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.task import Volume
+
+RUNS_MAX = 1 << 20
+"""The runs of a stream that are listed."""
+_RUNS_AT_ONCE = 4096
+_SYSTEM_INODES = 16
+"""The records of NTFS that are structures of the file system."""
+_EXTEND = "/$Extend/"
+_RESIDENT, _COMPRESSED = int(pytsk3.TSK_FS_ATTR_RES), int(pytsk3.TSK_FS_ATTR_COMP)
+_HOLE = int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)
+_DATA, _INDEX_ROOT, _FILE_NAME = mft_record.DATA, mft_record.INDEX_ROOT, mft_record.FILE_NAME
+_CONTENT = frozenset(
+    int(kind) for kind in (pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA)
+)  # fmt: skip
+_RESOURCES = int(pytsk3.TSK_FS_ATTR_TYPE_HFS_RSRC)
+_NTFS_NAMES = {
+    32: "$ATTRIBUTE_LIST", 80: "$SECURITY_DESCRIPTOR", 160: "$INDEX_ALLOCATION", 176: "$BITMAP", 192: "$REPARSE_POINT",
+    224: "$EA", 256: "$LOGGED_UTILITY_STREAM",
+}  # fmt: skip
+_VIRTUAL = ("v", "V")
+_NOT_MAPPED = ("yaffs2",)
+"""File systems whose blocks lie in the volume otherwise than by their numbers."""
+
+
+class Files:
+    """Says each stream of a volume once, with its runs; its further names are counted."""
+
+    def __init__(
+        self, worker: Worker, volume: Volume, system: pytsk3.FS_Info, pipe: Pipe, problem: Callable[[str], None]
+    ):
+        self._worker = worker
+        self._volume = volume
+        self._system = system
+        self._pipe = pipe
+        self._problem = problem
+        self._block = int(system.info.block_size)
+        self._ntfs = volume.fs == "ntfs"
+        self._seen: dict[tuple[int, int, int], int] = {}
+        self._inodes: set[int] = set()
+        self._said = 0
+        self.counts_names = True
+        self.left_out = 0
+        """Streams with more runs than are listed."""
+        if volume.fs in _NOT_MAPPED or int(system.info.block_pre_size) or int(system.info.block_post_size):
+            raise OSError(0, "its blocks do not follow each other on the disk, so no file is named")
+        self._base = volume.start + _embedded(self._bytes, volume.fs)
+        size = int(system.info.block_count) * self._block
+        self._end = min(max(volume.start + volume.length, self._base + size), worker.source.size)
+        self._metadata = Metadata(worker.image(), volume.start)
+        self._records = self._read_records() if self._ntfs else None
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        """Returns bytes of the volume."""
+        return self._worker.image().pread_noted(self._volume.start + offset, length)
+
+    def _read_records(self) -> ntfs_records.Records | None:
+        for attribute in self._system.open_meta(inode=0):
+            if int(attribute.info.type) == _DATA and not attribute.info.name:
+                runs = [(at, place - self._volume.start, length) for at, place, length in self._runs(attribute)]
+                return ntfs_records.Records(self._metadata.bytes_at, runs)
+        return None
+
+    def say(self, row: dict[str, Any]) -> None:
+        """Says the stream of a row of a listing, if it has one."""
+        kind, number, inode = row["attr_type"], row["attr_id"], row["inode"]
+        # The metadata of a deleted name that are in use are another file's.
+        if kind == _FILE_NAME or (row["deleted"] and row["allocated"]) or (self._ntfs and kind is None):
+            return
+        key = (inode, -1 if kind is None else kind, -1 if number is None else number)
+        known = self._seen.get(key)
+        if known is not None:
+            if self.counts_names and known >= 0:
+                self._pipe.say(name=known)
+            return
+        self._seen[key] = -1
+        try:
+            self._say_streams(row, key)
+        except OSError as error:
+            unreadable = self._worker.take_unreadable()
+            if unreadable:
+                self._problem(f"{row['path']}: its runs could not be read: {reason(unreadable, error)}")
+        self._worker.take_unreadable()
+
+    def _say_streams(self, row: dict[str, Any], key: tuple[int, int, int]) -> None:
+        inode = row["inode"]
+        is_new = inode not in self._inodes
+        self._inodes.add(inode)
+        attributes = list(self._system.open_meta(inode=inode))
+        own = next((one for one in attributes if self._is_own(row, one)), None)
+        for attribute in attributes:
+            if own is not None and attribute is own:
+                number = self._say(row, row["path"], attribute, is_content=True)
+                self._seen[key] = number
+            elif is_new and not int(attribute.info.flags) & _RESIDENT and not self._is_listed(attribute):
+                self._say(row, self._path_beside(row, own, attribute), attribute, is_content=False)
+
+    def _is_own(self, row: dict[str, Any], attribute: Any) -> bool:
+        """Returns whether a row of the listing is of this stream."""
+        kind = int(attribute.info.type)
+        if row["attr_type"] is None:
+            return kind in _CONTENT
+        return (kind, int(attribute.info.id)) == (row["attr_type"], row["attr_id"])
+
+    def _is_listed(self, attribute: Any) -> bool:
+        """Returns whether a stream has a row of its own in the listing."""
+        kind = int(attribute.info.type)
+        return kind in (_DATA, _INDEX_ROOT) if self._ntfs else kind in _CONTENT
+
+    def _path_beside(self, row: dict[str, Any], own: Any, attribute: Any) -> str:
+        """Returns the path of a stream that the listing does not have, beside that of a row."""
+        path: str = row["path"]
+        kind = int(attribute.info.type)
+        if not self._ntfs:
+            return path + ("/..namedfork/rsrc" if kind == _RESOURCES else "")
+        if own is not None and own.info.name and own.info.name != b"$I30":
+            name = bodyfile.sane(own.info.name).decode("utf-8", "backslashreplace")
+            path = path.removesuffix(f":{name}")
+        return f"{path}:{_NTFS_NAMES.get(kind, f'attribute {kind}')}"
+
+    def _say(self, row: dict[str, Any], path: str, attribute: Any, is_content: bool) -> int:
+        """Says a stream, and returns its number."""
+        flags, size = int(attribute.info.flags), int(attribute.info.size)
+        is_resident = bool(flags & _RESIDENT)
+        valid = size
+        runs: Iterator[Run] = iter(())
+        stored = self._stored(row, attribute, size)
+        if is_resident:
+            runs = self._resident(stored)
+        else:
+            valid = self._valid(row, stored, size) if is_content else size
+            runs = self._runs(attribute)
+        is_metadata = not is_content and int(attribute.info.type) != _RESOURCES
+        self._pipe.say(
+            file={
+                "path": path,
+                "deleted": not row["allocated"],
+                "metadata": is_metadata or self._is_metadata(row),
+                "resident": is_resident,
+                "mapped": not flags & _COMPRESSED and (is_content or self._ntfs or not is_metadata),
+                "valid": max(0, min(valid, size)),
+            }
+        )
+        self._say_runs(runs)
+        self._said += 1
+        return self._said - 1
+
+    def _say_runs(self, runs: Iterator[Run]) -> None:
+        some: list[Run] = []
+        for number, run in enumerate(runs):
+            if number == RUNS_MAX:
+                self.left_out += 1
+                break
+            some.append(run)
+            if len(some) == _RUNS_AT_ONCE:
+                self._pipe.say(runs=some)
+                some = []
+        if some:
+            self._pipe.say(runs=some)
+
+    def _is_metadata(self, row: dict[str, Any]) -> bool:
+        """Returns whether a file is a structure of the file system: a folder, or one of its own files."""
+        is_system = self._ntfs and (row["inode"] < _SYSTEM_INODES or row["path"].startswith(_EXTEND))
+        return is_system or row["kind"] == "d" or row["kind"] in _VIRTUAL or row["name_kind"] in _VIRTUAL
+
+    def _stored(self, row: dict[str, Any], attribute: Any, size: int) -> tuple[int, bytes, Any] | None:
+        """Returns where the record of an NTFS stream lies in the volume, its bytes and the attribute; None if it is not known."""
+        if self._records is None or (found := self._records.record(row["inode"])) is None:
+            return None
+        place, raw = found
+        one = ntfs_records.attribute(raw, int(attribute.info.type), int(attribute.info.id), size)
+        return None if one is None else (place, raw, one)
+
+    def _resident(self, stored: tuple[int, bytes, Any] | None) -> Iterator[Run]:
+        """Returns the runs of resident content. That of other file systems, in inodes, has none."""
+        if stored is None or not stored[2].resident:
+            return iter(())
+        return ((at, self._volume.start + place, length) for at, place, length in ntfs_records.resident_runs(*stored))
+
+    def _valid(self, row: dict[str, Any], stored: tuple[int, bytes, Any] | None, size: int) -> int:
+        """Returns the number of the first bytes of a stream that are its own: what is behind them reads as zeros."""
+        if stored is not None and not stored[2].resident:
+            return ntfs_records.initialised_bytes(stored[2])
+        if self._volume.fs == "exfat" and size and row["kind"] == "r":
+            found = distrust.valid_length(self._worker, self._volume.index, row["inode"], size)
+            return size if found is None else found
+        return size
+
+    def _runs(self, attribute: Any) -> Iterator[Run]:
+        """Yields the stored runs of a stream within the volume, with offsets in the source, in the order of the stream."""
+        for run in attribute:
+            if int(run.flags) & _HOLE:
+                continue
+            place = self._base + int(run.addr) * self._block
+            length = min(int(run.len) * self._block, self._end - place)
+            if length > 0:
+                yield int(run.offset) * self._block, place, length
+
+
+def _embedded(read: Callable[[int, int], bytes], fs: str) -> int:
+    """Returns the offset in the volume of an HFS+ in a wrapper of HFS; 0 for every other file system."""
+    if fs != "hfs":
+        return 0
+    block = read(1024, 162)
+    if len(block) < 162 or block[:2] != b"BD" or block[124:126] not in (b"H+", b"HX"):
+        return 0
+    (allocation_bytes,) = struct.unpack_from(">I", block, 20)
+    (first_sector,) = struct.unpack_from(">H", block, 28)
+    (first_block,) = struct.unpack_from(">H", block, 126)
+    return int(first_sector * mft_record.SECTOR_BYTES + first_block * allocation_bytes)

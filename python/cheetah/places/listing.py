@@ -1,0 +1,145 @@
+"""Lists all volumes of a source: their files with their runs, and their free clusters.
+
+The walk is that of a triage. A volume that cannot be listed as a whole is said to be so, with the reasons.
+"""
+
+from typing import Any
+
+from cheetah.places.files import Files
+from cheetah.places.pipe import Pipe
+from cheetah.triage.filesystem import allocation, allocation_maps, opening, volumes
+from cheetah.triage.listing import walk
+from cheetah.triage.reading.reader import reason
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.settings import Settings
+from cheetah.triage.task import Task, Volume
+
+_COLUMNS = ("path", "kind", "name_kind", "deleted", "allocated", "inode", "attr_type", "attr_id")
+_FREE_AT_ONCE = 4096
+_PROBLEMS_MAX = 20
+
+
+class PipeWorker(Worker):
+    """A worker that reads a source through pipes."""
+
+    def __init__(self, source: Pipe, near: bool):
+        # It does not open the source, so the base class does not begin it.
+        self.uri = "" if near else "pipe://"
+        self.settings = Settings(source="", out="")
+        self.volumes = ()
+        self.keep = {}
+        self.source = source
+        self.beat = lambda: None
+        self._images = {}
+
+
+def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
+    """Says everything about the source that is asked for."""
+    worker = PipeWorker(pipe, order["near"])
+    unlocked = order["unlocked"] or {"opened": []}
+    inside = [one for one in order["logical"]["volumes"] if one["offset"] < pipe.size]
+    logical = {**order["logical"], "volumes": inside}
+    what = volumes.task(order["sector_size"], unlocked["opened"], order["locked"], logical, pipe.size)
+    worker.begin()
+    found = volumes.find(worker, what)
+    worker.volumes = found.volumes
+    for volume in found.volumes:
+        length = volume.length
+        pipe.say(
+            volume={
+                "number": volume.index,
+                "offset": volume.start,
+                "len": length,
+                "fs": volume.fs,
+                "description": volume.description,
+            }
+        )
+    for volume in found.volumes:
+        if volume.fs and volume.index >= order["first"]:
+            VolumeListing(worker, volume, pipe).say()
+    pipe.say(end=True)
+    pipe.flush()
+
+
+class VolumeListing:
+    """The listing of a volume."""
+
+    def __init__(self, worker: Worker, volume: Volume, pipe: Pipe):
+        self._worker = worker
+        self._volume = volume
+        self._pipe = pipe
+        self._problems: list[str] = []
+
+    def say(self) -> None:
+        """Says the files and the free clusters, and what is missing of them."""
+        number = self._volume.index
+        self._pipe.say(begin=number)
+        # So that the other program knows where this one died.
+        self._pipe.flush()
+        self._worker.begin()
+        try:
+            self._files()
+            self._free()
+        except OSError as error:
+            self._problem(reason(self._worker.take_unreadable(), error))
+        except (MemoryError, RecursionError, ValueError, ArithmeticError, LookupError, SystemError) as error:
+            # A hostile volume must not hide the files of the others.
+            self._problem(f"a fault of this program: {type(error).__name__}: {error}")
+        self._pipe.say(done={"number": number, "problems": self._problems[:_PROBLEMS_MAX]})
+        self._worker.keep.pop("file systems", None)
+
+    def _problem(self, sentence: str) -> None:
+        if len(self._problems) < _PROBLEMS_MAX:
+            self._problems.append(sentence[:1000])
+
+    def _files(self) -> None:
+        system = opening.file_system(self._worker, self._volume.index)
+        files = Files(self._worker, self._volume, system, self._pipe, self._problem)
+        tasks = [walk.first_task(self._volume.index, self._volume.root_inode)]
+        directories, once = 0, False
+        while tasks:
+            task = tasks.pop()
+            directories += self._task(task, tasks, files)
+            if not once and walk.is_tangled(directories, self._volume.inodes):
+                # Each directory once, from the start. Files that were said already are not said again, nor counted as further names.
+                once = True
+                files.counts_names = False
+                tasks = [walk.first_task(self._volume.index, self._volume.root_inode, once=True)]
+        if files.left_out:
+            self._problem(f"{files.left_out} streams have more runs than are listed")
+
+    def _task(self, task: Task, tasks: list[Task], files: Files) -> int:
+        """Lists the directories of a task, and puts off those that it puts off. Returns their number."""
+        self._worker.begin()
+        result = walk.listing(self._worker, task)
+        tasks += reversed(result.tasks)
+        for problem in result.problems:
+            if problem.is_missing:
+                self._problem(f"{problem.path or ''}: {problem.sentence}".removeprefix(": "))
+        for offset, length, why in self._worker.take_unreadable():
+            self._problem(f"{length} bytes at {offset} could not be read: {why}")
+        if result.rows is not None:
+            for row in result.rows.select(_COLUMNS).to_pylist():
+                files.say(row)
+        return result.directories
+
+    def _free(self) -> None:
+        """Says which clusters are free, if that is known."""
+        volume = self._volume
+        maps = allocation_maps.AllocationMaps(self._worker)
+        try:
+            found = maps.of(volume.index)
+        except allocation.Unknown:
+            return
+        except allocation_maps.Unreadable as error:
+            self._problem(f"the record of free clusters could not be read: {error}")
+            return
+        self._pipe.say(clusters=[volume.start + found.origin, found.end - found.origin])
+        free: list[tuple[int, int]] = []
+        for begin, length in found.free(0, volume.length):
+            free.append((volume.start + begin, length))
+            if len(free) == _FREE_AT_ONCE:
+                self._pipe.say(free=free)
+                free = []
+        if free:
+            self._pipe.say(free=free)

@@ -1,0 +1,247 @@
+"""Where files lie: each byte of a listed run is the byte that The Sleuth Kit reads at that offset of the file."""
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytsk3
+from conftest import noise, program, run
+from places_heard import Heard, heard
+from triage_images import MADE, made  # noqa: F401
+from triage_worker import Raw, worker
+
+from cheetah.places import files as places_files
+from cheetah.places import ntfs_records
+from cheetah.places.pipe import Pipe
+from cheetah.triage.task import Volume
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_each_byte_of_a_run_is_that_of_the_file(made: Callable[[str], Path], name: str) -> None:  # noqa: F811
+    image = made(name)
+    said = heard(image, name)
+    assert said.problems == []
+    disk = image.read_bytes()
+    system = pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
+    compared = 0
+    for one in said.files:
+        if one["deleted"] or one["metadata"] or not one["mapped"]:
+            continue
+        path, _, stream = one["path"].partition(":") if name == "ntfs" else (one["path"], "", "")
+        # Characters that a listing replaces.
+        if "^" in path or "\\" in path:
+            continue
+        file = system.open(path)
+        wanted = stream.encode() or None
+        attributes = [attribute for attribute in file if int(attribute.info.type) in (1, 128)]
+        own = next(attribute for attribute in attributes if name != "ntfs" or (attribute.info.name or None) == wanted)
+        content = b""
+        if own.info.size:
+            content = file.read_random(0, own.info.size, own.info.type, own.info.id)
+        covered = 0
+        for at, place, length in one["runs"]:
+            length = min(length, one["valid"] - at)
+            if length > 0:
+                assert disk[place : place + length] == content[at : at + length], (one, at)
+                covered += length
+                compared += length
+        # The targets of short links lie in inodes.
+        assert covered == one["valid"] or one["path"] in ("/link", "/dangling"), one
+    assert compared > 100_000
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_free_clusters_hold_no_file(made: Callable[[str], Path], name: str) -> None:  # noqa: F811
+    image = made(name)
+    said = heard(image, name)
+    (clusters,) = [message["clusters"] for message in said.messages if "clusters" in message]
+    free = [tuple(one) for message in said.messages if "free" in message for one in message["free"]]
+    assert free and all(clusters[0] <= at and at + length <= sum(clusters) for at, length in free)
+    for one in said.files:
+        if not one["deleted"]:
+            for _, place, length in one["runs"]:
+                assert not any(at < place + length and place < at + many for at, many in free), one
+
+
+def test_hard_links_are_one_file_with_more_names(made: Callable[[str], Path]) -> None:  # noqa: F811
+    said = heard(made("ext4"), "ext4")
+    linked = [one for one in said.files if one["path"] in ("/hard", "/d0/plain.txt")]
+    assert [one["names"] for one in linked] == [2]
+
+
+def test_resident_content_over_the_end_of_a_sector_lies_in_the_update_sequence_array(tmp_path: Path) -> None:
+    image, content = tmp_path / "ntfs.raw", noise(600, 7)
+    with image.open("wb") as file:
+        file.truncate(4 << 20)
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    (tmp_path / "small").write_bytes(content)
+    run(program("ntfscp"), "-f", "-q", image, tmp_path / "small", "small")
+    one = heard(image, "ntfs").of("/small")
+    assert one["resident"] and len(one["runs"]) > 1
+    disk = image.read_bytes()
+    assert b"".join(disk[place : place + length] for _, place, length in one["runs"]) == content
+    assert content not in disk, "two bytes of it are elsewhere"
+
+
+def test_streams_of_the_mft_have_paths_of_their_own(tmp_path: Path) -> None:
+    image = tmp_path / "ntfs.raw"
+    with image.open("wb") as file:
+        file.truncate(4 << 20)
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    said = heard(image, "ntfs")
+    assert said.of("/$MFT")["metadata"] and said.of("/$MFT:$BITMAP")["metadata"]
+
+
+def test_a_record_that_is_hostile_raises_nothing_and_has_no_run_beyond_itself() -> None:
+    boot = bytearray(512)
+    boot[11:13], boot[13], boot[64] = struct.pack("<H", 512), 1, 256 - 10
+    for seed in range(300):
+        raw = bytearray(noise(1024, seed))
+        raw[:4], raw[4:8] = b"FILE", struct.pack("<HH", 48, 3 if seed % 2 else 65535)
+        raw[20:22] = struct.pack("<H", 56)
+        raw[56:64] = struct.pack("<II", 128, 512)
+        raw[64] = seed % 2
+        whole = bytes(boot) + bytes(raw)
+
+        def read(offset: int, length: int, whole: bytes = whole) -> bytes:
+            return whole[offset : offset + length]
+
+        records = ntfs_records.Records(read, [(0, 512, 1024)])
+        assert records.record(1) is None
+        found = records.record(0)
+        assert found is not None
+        place, content = found
+        for one in ntfs_records.mft_record.attributes(content):
+            if one.resident:
+                for _, at, length in ntfs_records.resident_runs(place, content, one):
+                    assert 512 <= at and at + length <= len(whole)
+
+
+def test_an_hfs_plus_in_a_wrapper_begins_where_the_wrapper_says() -> None:
+    block = bytearray(162)
+    block[:2], block[124:126] = b"BD", b"H+"
+    struct.pack_into(">I", block, 20, 4096)
+    struct.pack_into(">H", block, 28, 16)
+    struct.pack_into(">H", block, 126, 3)
+    embedded = places_files._embedded
+    assert embedded(lambda at, length: bytes(block), "hfs") == 16 * 512 + 3 * 4096
+    assert embedded(lambda at, length: bytes(block), "ntfs") == 0
+    assert embedded(lambda at, length: b"H+" + bytes(160), "hfs") == 0
+
+
+def test_unreadable_metadata_makes_a_listing_partial(made: Callable[[str], Path]) -> None:  # noqa: F811
+    image = made("ext4")
+    said = heard(image, "ext4", Raw(image, (64 << 10, 1 << 20)))
+    assert said.problems
+
+
+def test_a_pipe_reads_in_pieces_and_reports_what_cannot_be_read() -> None:
+    answers = struct.pack("<BI", 0, 4) + b"abcd" + struct.pack("<BI", 1, 10) + b"bad sector"
+    messages = io.BytesIO()
+    pipe = Pipe(io.BytesIO(answers), messages, 10, None)
+    assert pipe.pread(6, 100) == b"abcd"
+    with pytest.raises(OSError, match="bad sector"):
+        pipe.pread(0, 4)
+    assert pipe.pread(10, 4) == b""
+    said = [json.loads(line) for line in messages.getvalue().splitlines()]
+    assert said == [{"read": [6, 4]}, {"read": [0, 4]}]
+
+
+def test_a_volume_whose_blocks_have_headers_names_no_file(made: Callable[[str], Path]) -> None:  # noqa: F811
+    image = made("ext4")
+    one = worker(image, "ext4")
+    one.volumes = (Volume(**{**vars(one.volumes[0]), "fs": "ext4"}),)
+    said = Heard()
+    system = pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
+
+    class Raw2352:
+        info = type("Info", (), {"block_size": 2048, "block_pre_size": 16, "block_post_size": 288, "block_count": 1})
+
+    assert int(system.info.block_pre_size) == 0
+    with pytest.raises(OSError, match="do not follow each other"):
+        places_files.Files(one, one.volumes[0], Raw2352(), said, lambda sentence: None)
+
+
+def answered(image: Path, first: int = 0) -> list[dict[str, Any]]:
+    """What the process says that lists the files of an image, whose reads are answered here."""
+    disk = image.read_bytes()
+    order = {
+        "first": first,
+        "logical": {"volumes": [], "not_opened": []},
+        "locked": [],
+        "near": True,
+        "sector_size": None,
+        "size": len(disk),
+        "unlocked": None,
+    }
+    said = []
+    command = [sys.executable, "-P", "-m", "cheetah.places"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            message = json.loads(line)
+            if "read" in message:
+                at, length = message["read"]
+                process.stdin.write(struct.pack("<BI", 0, length) + disk[at : at + length])
+                process.stdin.flush()
+            else:
+                said.append(message)
+    assert process.returncode == 0
+    return said
+
+
+def test_the_process_lists_each_volume_between_its_begin_and_its_end(made: Callable[[str], Path]) -> None:  # noqa: F811
+    said = answered(made("ext4"))
+    kinds = [next(iter(message)) for message in said]
+    assert kinds[:2] == ["volume", "begin"] and kinds[-2:] == ["done", "end"]
+    assert said[0]["volume"]["fs"] == "ext4" and said[-2]["done"]["problems"] == []
+    assert "/d0/plain.txt" in [message["file"]["path"] for message in said if "file" in message]
+
+
+def test_a_volume_before_the_first_one_that_is_asked_for_is_named_and_not_listed(
+    made: Callable[[str], Path],  # noqa: F811
+) -> None:
+    assert [next(iter(message)) for message in answered(made("ext4"), first=1)] == ["volume", "end"]
+
+
+def test_a_sparse_file_has_runs_around_its_holes(tmp_path: Path) -> None:
+    image, tree = tmp_path / "ext4.raw", tmp_path / "tree"
+    tree.mkdir()
+    with (tree / "sparse").open("wb") as file:
+        file.write(b"first")
+        file.seek(1 << 20)
+        file.write(b"second")
+    run(program("mkfs.ext4"), "-q", "-F", "-d", tree, image, "8M")
+    one, disk = heard(image, "ext4").of("/sparse"), image.read_bytes()
+    assert one["mapped"] and [at for at, _, _ in one["runs"]] == [0, 1 << 20]
+    assert [disk[place : place + 5] for _, place, _ in one["runs"]] == [b"first", b"secon"]
+
+
+def test_a_compressed_file_of_ntfs_has_no_offsets(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("needs root and FUSE, to fill an NTFS volume")
+    image, mount = tmp_path / "ntfs.raw", tmp_path / "mnt"
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    mount.mkdir()
+    run(program("mkntfs"), "-F", "-Q", "-q", "-c", "4096", image)
+    run(program("ntfs-3g"), "-o", "compression", image, mount)
+    try:
+        (mount / "packed").mkdir()
+        os.setxattr(mount / "packed", "system.ntfs_attrib_be", (0x800).to_bytes(4, "big"))
+        (mount / "packed/text").write_bytes(b"the same again and again " * 10_000)
+        (mount / "plain").write_bytes(b"the same again and again " * 10_000)
+    finally:
+        run("umount", mount)
+    said = heard(image, "ntfs")
+    assert said.problems == []
+    assert not said.of("/packed/text")["mapped"] and said.of("/plain")["mapped"]
