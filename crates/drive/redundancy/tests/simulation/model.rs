@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tokio::time::sleep;
 
 use crate::network::{Process, Weather, World};
+use crate::node;
 use crate::process::{Reader, Shape, Writer, open};
 
 const PATIENCE: Duration = Duration::from_secs(120);

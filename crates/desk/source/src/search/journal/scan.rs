@@ -34,7 +34,7 @@ pub fn is_journal(file: &File) -> io::Result<bool> {
 
 /// How far a search has come, the length of the valid part of its journal, and the check there; `None` if a crash cut off the beginning.
 /// Or the number of a bad line, and why it is bad.
-pub type Scan = std::result::Result<Option<(State, u64, Check)>, (usize, BadRecord)>;
+pub type Scan = Result<Option<(State, u64, Check)>, (usize, BadRecord)>;
 
 /// Hits of a group that is not complete yet.
 #[derive(Default)]
@@ -85,13 +85,7 @@ pub fn read(file: &File, search: &Search) -> io::Result<Scan> {
 }
 
 /// Applies a record; true if it ends a group.
-fn apply(
-    state: &mut State,
-    open: &mut Open,
-    record: Record,
-    place: Place,
-    search: &Search,
-) -> std::result::Result<bool, BadRecord> {
+fn apply(state: &mut State, open: &mut Open, record: Record, place: Place, search: &Search) -> Result<bool, BadRecord> {
     match record {
         Record::Start(_) => return Err(BadRecord::Beginning),
         Record::Hits(rows) => {
@@ -127,7 +121,7 @@ fn apply(
 
 impl Open {
     /// Adds hits, which are in order.
-    fn add(&mut self, hits: &[Hit]) -> std::result::Result<(), BadRecord> {
+    fn add(&mut self, hits: &[Hit]) -> Result<(), BadRecord> {
         for hit in hits {
             let (first, last) = self.offsets.unwrap_or((hit.offset, hit.offset));
             if hit.offset < last {

@@ -35,6 +35,7 @@ fn answer(hits: u64) -> Answer<'static> {
         at_nodes: None,
         carved: None,
         complete: true,
+        files: None,
         finished: true,
         gaps: Vec::new(),
         hits,
