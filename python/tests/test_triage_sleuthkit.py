@@ -191,6 +191,14 @@ def test_a_log_apart_from_its_file_system_is_named(tmp_path: Path, places: list[
     assert f"hold the {name}" in found.said and "no supported file system" not in found.said
 
 
+def test_a_partition_with_the_name_of_a_log_is_not_taken_for_one(tmp_path: Path) -> None:
+    image = put(tmp_path / "disk.raw", (MIB, b"\x01" * 4096), size=16 * MIB)
+    run(program("sgdisk"), "-n", "1:2048:18431", "-c", "1:journal of an ext file system", image)
+    found = Triaged(image)
+    assert "journal of an ext file system" in found.describes()
+    assert "no supported file system" in found.said and "hold the journal" not in found.said
+
+
 def test_a_file_system_that_the_sleuth_kit_refuses_is_named_with_its_reason(tmp_path: Path) -> None:
     found = Triaged(ext4(tmp_path / "fs", "-O", "bigalloc", "-C", "16384", size=40 * MIB))
     assert "ext4 with bigalloc" in found.describes()

@@ -261,9 +261,9 @@ class _Finder:
         if info is None and not opened.refusals:
             named = f" ({volume.description})"
             place = f"bytes {volume.start} to {volume.start + volume.length}"
-            log = log_in(volume.description)
+            log = log_in(opened.formats)
             sentence = (
-                f"{place}{named} hold the {log}, and no file: the file system that it belongs to lies elsewhere"
+                f"{place}{named} hold the {log}: no file is listed, and the file system that it belongs to lies elsewhere"
                 if log
                 else f"{place}{named} hold no supported file system"
             )

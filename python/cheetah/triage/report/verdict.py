@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from cheetah.page.units import count, percent, size
-from cheetah.triage.filesystem.logs import log_in
 
 Json = dict[str, Any]
 
@@ -91,9 +90,7 @@ def _volumes(summary: Json) -> list[str]:
         return ["No file system was found. The source may be encrypted, wiped, or of an unsupported kind."]
     foreign = [one for one in volumes if not one["fs"]]
     return [
-        f"Volume {one['index']} ({size(one['length'])}) holds the {log}, and no file."
-        if (log := log_in(one.get("description", "")))
-        else f"Volume {one['index']} ({size(one['length'])}) holds no supported file system; no file in it was listed."
+        f"Volume {one['index']} ({size(one['length'])}) holds no supported file system; no file in it was listed."
         for one in foreign
     ]
 
