@@ -69,8 +69,8 @@ impl FeatureFiles {
         };
         let (feature, context) = (search.text(row.hit), search.context(row.hit));
         match row.inside {
-            None => writeln!(file.lines, "{}	{feature}	{context}", row.offset)?,
-            Some(inside) => writeln!(file.lines, "{}-{inside}	{feature}	{context}", row.offset)?,
+            None => writeln!(file.lines, "{}\t{feature}\t{context}", row.offset)?,
+            Some(inside) => writeln!(file.lines, "{}-{inside}\t{feature}\t{context}", row.offset)?,
         }
         file.count(feature);
         Ok(())
