@@ -9,6 +9,8 @@ use super::{BLOCK_BYTES, BlockKey, tells_nothing};
 
 /// The most blocks of all files together: 16 GiB of files, whose keys take about 400 MB.
 pub(super) const BLOCKS_MAX: usize = 4 << 20;
+/// The most files of a set, each with a name.
+pub(super) const FILES_MAX: usize = 4 << 20;
 /// A block that stands in more places than this tells none of the files.
 pub(super) const PLACES_MAX: usize = 16;
 

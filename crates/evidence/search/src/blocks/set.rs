@@ -16,7 +16,7 @@
 
 use std::io::{self, Write};
 
-use super::known::{BLOCKS_MAX, KnownFile, KnownFiles, PLACES_MAX, Place};
+use super::known::{BLOCKS_MAX, FILES_MAX, KnownFile, KnownFiles, PLACES_MAX, Place};
 use super::{BLOCK_BYTES, BlockKey, SECTOR_BYTES};
 use crate::found::number;
 
@@ -59,7 +59,7 @@ pub enum NoKnownSet {
     #[error("its checksum is wrong, so it was changed or is cut short: make it again")]
     Damaged,
     /// It is larger than a set may be.
-    #[error("it has more than {} MiB: divide the known files", SET_BYTES_MAX >> 20)]
+    #[error("it has more than {} MiB, or too many files or blocks: divide the known files", SET_BYTES_MAX >> 20)]
     TooLarge,
     /// Its checksum is right, and what it says contradicts itself.
     #[error("what it says contradicts itself: make it again")]
@@ -79,7 +79,7 @@ impl KnownFiles {
         let names: usize = self.files.iter().map(|file| 4 + file.name.len()).sum();
         let size = 40 + names + 25 * keys.len() + 8 * places + SUM_BYTES;
         let is_name_too_long = self.files.iter().any(|file| file.name.len() > NAME_BYTES_MAX);
-        if size as u64 > SET_BYTES_MAX || is_name_too_long {
+        if size as u64 > SET_BYTES_MAX || is_name_too_long || self.files.len() > FILES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let mut to = Summed { to, sum: blake3::Hasher::new() };
@@ -141,7 +141,8 @@ impl<'a> Rest<'a> {
         if (block_bytes, sector_bytes) != (number(BLOCK_BYTES), number(SECTOR_BYTES)) {
             return Err(NoKnownSet::Blocks { block_bytes, sector_bytes });
         }
-        if places as usize > BLOCKS_MAX {
+        // A file takes more memory than its name takes bytes, which may be none.
+        if places as usize > BLOCKS_MAX || files as usize > FILES_MAX {
             return Err(NoKnownSet::TooLarge);
         }
         let mut known = KnownFiles::default();
@@ -312,6 +313,7 @@ mod tests {
             assert_ne!(with(at, &1u32.to_le_bytes()), NoKnownSet::Damaged, "{at}");
             assert!(matches!(with(at, &[0xff; 4]), NoKnownSet::Malformed | NoKnownSet::TooLarge), "{at}");
         }
+        assert_eq!(with(28, &(FILES_MAX as u32 + 1).to_le_bytes()), NoKnownSet::TooLarge);
         assert_eq!(with(40, &[0xff; 4]), NoKnownSet::Malformed);
         assert_eq!(with(44, &[0xff]), NoKnownSet::Malformed);
         // The order of the keys, the number of places, and their file.
