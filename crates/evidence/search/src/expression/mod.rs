@@ -166,12 +166,13 @@ impl Expression {
         Self { bytes_max: self.bytes_max.max(bytes), ..self }
     }
 
-    /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.
+    /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it. What a hit takes beyond
+    /// its match hides none: metadata lead anywhere, and other metadata may lie there.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
         let mut furthest = 0;
-        let mut take = |start: usize, end| match self.accepted(bytes, start, end) {
-            Some(len) if start + len > furthest => {
-                furthest = start + len;
+        let mut take = |start: usize, end: usize| match self.accepted(bytes, start, end) {
+            Some(len) if end.min(start + len) > furthest => {
+                furthest = end.min(start + len);
                 found(Found { start, len, pattern: self.pattern, encoding: self.encoding })
             }
             _ => Ok(()),

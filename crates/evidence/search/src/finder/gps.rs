@@ -1,8 +1,8 @@
 //! Positions in Exif metadata: the GPS directory (CIPA DC-008, Exif 2.32, sections 4.5 and 4.6.6; TIFF 6.0, section 2).
 //!
-//! The header `Exif\0\0` and a TIFF header begin the metadata in JPEG, HEIF and WebP files. The first directory leads to the GPS directory,
-//! and its entries to their values. Two directories are read, each once, and no chain of them is followed, so there is no loop. All
-//! must lie within [`REACH_BYTES`] from the header.
+//! The header `Exif\0\0` and a TIFF header begin the metadata in JPEG and HEIF files. WebP, PNG and TIFF files have them without `Exif\0\0`,
+//! and are not found. The first directory leads to the GPS directory, and its entries to their values. Two directories are read, each
+//! once, and no chain of them is followed, so there is no loop. All must lie within [`REACH_BYTES`] from the header.
 
 use std::fmt;
 
@@ -211,7 +211,7 @@ impl Tiff<'_> {
         let Some(value) = value else { return Ok(None) };
         let Some([altitude]) = self.rationals(value)? else { return Ok(None) };
         let Some(altitude) = whole(altitude * 10.0) else { return Ok(None) };
-        // Without a side, it is above the sea; 3 is below the ellipsoid, since Exif 3.0.
+        // Without a side, it is above. Exif 3.0 counts 0 and 1 from the ellipsoid, and has 2 and 3 for above and below the sea.
         let is_below = side.is_some_and(|side| matches!(side.value[0], 1 | 3));
         let altitude = if is_below { -altitude } else { altitude };
         Ok(ALTITUDES_DM.contains(&altitude).then_some(altitude))

@@ -182,6 +182,22 @@ fn the_bytes_of_a_hit_say_what_the_metadata_say() {
 }
 
 #[test]
+fn metadata_within_what_other_metadata_lead_to_are_found_too() {
+    let encodings = vec!["utf-8".parse().unwrap()];
+    let search = Search::new(&Order { finders: vec![Finder::Gps], encodings, ..Order::default() }).unwrap();
+    for writer in both() {
+        let south = Values { sides: *b"SW", ..BERLIN };
+        let (inner, mut bytes) = (writer.metadata(200, &south), writer.metadata(3000, &BERLIN));
+        bytes[1000..1000 + inner.len()].copy_from_slice(&inner);
+        let own = ByteRange::new(0, bytes.len() as u64);
+        let hits = search.scan(&Window { offset: 0, own, bytes: bytes.into() }).unwrap();
+        let found: Vec<_> = hits.iter().map(|hit| (hit.offset, search.text(hit))).collect();
+        let expected = [(0_u64, BERLIN_SHOWN), (1000, "-52.520008,-13.404954,34.5,2026-11-29T06:21:10Z")];
+        assert_eq!(found, expected.map(|(offset, text)| (offset, text.to_owned())));
+    }
+}
+
+#[test]
 fn positions_are_found_in_pictures_and_are_the_text_of_their_hits() {
     let order = Order {
         finders: vec![Finder::Gps],
