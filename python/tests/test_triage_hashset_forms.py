@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import pickle
 import sqlite3
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,34 @@ def test_a_database_with_changes_beside_it_is_refused_also_if_it_is_in_the_cache
     opened(path)
     beside.write_bytes(b"something")
     assert refused(path).kind is Kind.UNFINISHED
+
+
+def test_changes_beside_a_database_that_a_link_leads_to_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    path = minimal(tmp_path / "there" / "RDS.db", all_hashes(10))
+    link = tmp_path / "RDS.db"
+    link.symlink_to(path)
+    assert_holds(opened(link), "sha256", 10)
+    path.with_name("RDS.db-journal").write_bytes(b"something")
+    assert refused(link).kind is Kind.UNFINISHED
+
+
+def test_long_values_are_refused_and_take_no_memory(tmp_path: Path) -> None:
+    path = made(
+        tmp_path / "long.db",
+        "CREATE TABLE t (i INTEGER, x TEXT)",
+        f"CREATE VIEW FILE AS SELECT {'||'.join(['x'] * 100)} AS md5 FROM t",
+        rows=("INSERT INTO t VALUES (?, ?)", [(number, "0" * 1000) for number in range(1000)]),
+    )
+    tracemalloc.start()
+    try:
+        fault = refused(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (fault.kind, fault.line) == (Kind.NO_HASH, 1)
+    # All values together have 100 MB.
+    assert most < 32 << 20
 
 
 def test_other_and_damaged_databases_are_refused(tmp_path: Path) -> None:

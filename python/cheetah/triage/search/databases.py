@@ -22,6 +22,8 @@ _ROWS = 100_000
 # No name of a table, no hash and no definition of a view is longer.
 _VALUE_BYTES_MAX = 1 << 20
 _TABLES_MAX = 1000
+# The most characters of a value that are taken, which is more than any hash has: a view may make long ones of short ones.
+_DIGITS_MAX = 64
 # The steps of SQLite's machine after which it asks whether to go on, and those that each byte of a database may cost.
 _STEPS = 1_000_000
 _STEPS_PER_BYTE = 64
@@ -31,14 +33,15 @@ _BESIDE = ("-wal", "-journal")
 
 
 def check_alone(path: str) -> None:
-    """Raises ListFault if changes to a database lie in a file beside it: hashes could be missing."""
-    for end in _BESIDE:
+    """Raises ListFault if changes to a database lie in a file beside it: hashes could be missing. SQLite keeps them beside
+    the file itself, and not beside a link to it."""
+    for beside in [base + end for base in {path: None, os.path.realpath(path): None} for end in _BESIDE]:
         with contextlib.suppress(FileNotFoundError):
-            if os.stat(path + end).st_size:
+            if os.stat(beside).st_size:
                 raise ListFault(
                     Kind.UNFINISHED,
                     path,
-                    f"changes to this database lie in {os.path.basename(path)}{end}. Open it once with sqlite3 where it "
+                    f"changes to this database lie in {beside}. Open it once with sqlite3 where it "
                     "was written, so that they are in it, or copy it again.",
                 )
 
@@ -135,7 +138,8 @@ def _hashes(
 ) -> collections.abc.Iterator[Hashes]:
     table, column, digits = source
     last = _last_row(database, table)
-    rows = database.execute(f"SELECT {column} FROM {table}")
+    # One character more shows that a value is too long.
+    rows = database.execute(f"SELECT substr({column}, 1, {_DIGITS_MAX + 1}) FROM {table}")
     done = 0
     while fetched := rows.fetchmany(_ROWS):
         values = [value for (value,) in fetched]
@@ -167,5 +171,6 @@ def _wrong(path: str, value: object, source: tuple[str, str, int], row: int) -> 
     table, column, digits = source
     length = len(value) if isinstance(value, bytes) else 0
     kind = Kind.OTHER_LENGTH if length in {known for _, known in _COLUMNS if known != digits} else Kind.NO_HASH
-    sentence = f"column {column} of {table} should be a hash of {digits} digits, and has {length} bytes."
+    shown = f"{length} bytes" if length <= _DIGITS_MAX else f"more than {_DIGITS_MAX} bytes"
+    sentence = f"column {column} of {table} should be a hash of {digits} digits, and has {shown}."
     return ListFault(kind, path, sentence, row, "row")
