@@ -13,7 +13,10 @@ use cheetah_image::{BadRange, Kind, Source, Watching};
 
 use crate::engine::{Damage, SourceFiles, too_many, unacquirable, watch};
 use crate::order::{ErrorsMax, Opener};
-use crate::reader::{Liveness, Reader, Salvage};
+use crate::reader::{DiskPlaces, Liveness, Reader, Salvage};
+
+/// Bytes of the beginning of a disk that are read to find out whether it is still readable.
+const BEGINNING_BYTES: u64 = 64 << 10;
 
 /// How to load an image.
 pub struct LoadRequest {
@@ -25,7 +28,8 @@ pub struct LoadRequest {
     pub retries: u32,
     /// Opens the source again, to tell a bad sector from a disk that is gone.
     pub reopen: Opener,
-    /// The disks that the source lies on, if it is the content of a volume. They are watched for changes, as the source is.
+    /// The disks that the source lies on, if it is the content of a volume. They are watched for changes, as the source is, and of several
+    /// each must stay readable.
     pub disks: Vec<Source>,
 }
 
@@ -145,12 +149,22 @@ impl Pass<'_> {
         Ok(Copied { digests, hashes, parts, bad })
     }
 
+    /// The disks, if they are several, each with its beginning, in which its volumes were looked for.
+    fn places(&self) -> Vec<DiskPlaces> {
+        let disks = if self.request.disks.len() > 1 { &self.request.disks[..] } else { &[] };
+        let places = |disk: &Source| DiskPlaces {
+            device: disk.device.clone(),
+            good: ByteRange::new(0, disk.identity.size.min(BEGINNING_BYTES)).split_at_multiples(4096).collect(),
+        };
+        disks.iter().map(places).collect()
+    }
+
     fn reader(&self) -> Reader {
         let identity = &self.source.identity;
         let salvage = Salvage::of(identity, self.request.retries);
         // Opening an image again costs much and proves little.
         let is_disk = matches!(identity.kind, Kind::Block | Kind::Raw);
         let liveness = Liveness::new(&identity.location, is_disk.then(|| self.request.reopen.clone()), []);
-        Reader::new(self.source.device.clone(), 0, salvage, liveness, None)
+        Reader::new(self.source.device.clone(), 0, salvage, liveness.on(self.places()), None)
     }
 }

@@ -22,12 +22,14 @@ use super::unrecognised::Unrecognised;
 use super::{EtaMeter, Look, SinkQueues};
 use crate::journal::{self, AcquisitionState, JournalRecord};
 use crate::order::{AcquireEvent, ErrorsMax, Opener};
-use crate::reader::{Chunk, Liveness, Reader, Salvage};
+use crate::reader::{Chunk, DiskPlaces, Liveness, Reader, Salvage};
 
 /// The interval of progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// The number of chunks read earlier by which a source is tested for being readable.
 const GOOD_CHUNKS: u64 = 16;
+/// Of the samples of a disk that were read in the beginning, one in so many tests whether it is still readable.
+const SAMPLES_APART: usize = 64;
 /// The pause between attempts to reopen a lost source.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
@@ -210,7 +212,21 @@ impl Pass<'_> {
         let is_here = evidence.wire.is_none() && matches!(identity.kind, Kind::Block | Kind::Raw);
         let coverage = self.state.coverage();
         let good = good_chunks(self.state.at, &coverage, GOOD_CHUNKS);
-        Liveness::new(&identity.location, is_here.then(|| self.source.clone()), good)
+        Liveness::new(&identity.location, is_here.then(|| self.source.clone()), good).on(self.places_on(evidence))
+    }
+
+    /// The disks of a volume that lies on several, each with places that could be read when the acquisition began.
+    fn places_on(&self, evidence: &Evidence) -> Vec<DiskPlaces> {
+        if evidence.disks.len() < 2 {
+            return Vec::new();
+        }
+        let good = |index: usize| {
+            let samples = self.state.start.disks.get(index).into_iter().flat_map(|disk| &disk.samples);
+            let readable = samples.filter(|sample| sample.blake3.is_some()).step_by(SAMPLES_APART);
+            readable.map(|sample| ByteRange::new(sample.offset, sample.len)).collect()
+        };
+        let disks = evidence.disks.iter().enumerate();
+        disks.map(|(index, disk)| DiskPlaces { device: disk.device.clone(), good: good(index) }).collect()
     }
 
     async fn read(

@@ -27,9 +27,33 @@ pub struct Liveness {
     name: Arc<str>,
     /// Opens the source again; `None` for remote sources.
     reopen: Option<Opener>,
+    /// The disks that it lies on, if these are several.
+    disks: Vec<DiskPlaces>,
     good: Mutex<Vec<ByteRange>>,
     good_seen: AtomicU64,
     asked: AtomicU64,
+}
+
+/// A disk that a source lies on.
+pub struct DiskPlaces {
+    /// Its content.
+    pub device: DynDevice,
+    /// Places of it that could be read before.
+    pub good: Vec<ByteRange>,
+}
+
+impl DiskPlaces {
+    /// Whether one of several places can be read. Those at random come first: no cache answers for them.
+    async fn is_readable(&self, round: u64) -> Result<bool> {
+        let whole = ByteRange::new(0, self.device.geometry().size);
+        let random = (0..PLACES).filter_map(|n| place(whole, round + n));
+        for range in random.chain(self.good.iter().copied()) {
+            if can_read(&self.device, range).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 impl Liveness {
@@ -37,7 +61,20 @@ impl Liveness {
     pub fn new(name: &str, reopen: Option<Opener>, good: impl IntoIterator<Item = ByteRange>) -> Self {
         let good: Vec<_> = good.into_iter().take(GOOD_MAX).collect();
         let good_seen = AtomicU64::new(good.len() as u64);
-        Self { name: name.into(), reopen, good: Mutex::new(good), good_seen, asked: AtomicU64::new(0) }
+        Self {
+            name: name.into(),
+            reopen,
+            disks: Vec::new(),
+            good: Mutex::new(good),
+            good_seen,
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// The same, of a source that lies on these disks. Each of them must be readable: what is read of one says nothing of another.
+    #[must_use]
+    pub fn on(self, disks: Vec<DiskPlaces>) -> Self {
+        Self { disks, ..self }
     }
 
     /// Remembers a readable range.
@@ -53,7 +90,7 @@ impl Liveness {
         }
     }
 
-    /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, where `error` occurred; `inside` is what
+    /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, or of one of its disks, where `error` occurred; `inside` is what
     /// was readable within it. Where nothing can be tested, `maybe` decides.
     pub async fn prove(
         &self,
@@ -63,16 +100,21 @@ impl Liveness {
         error: &Error,
     ) -> Result<()> {
         let round = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_mul(PLACES);
+        let lost = |what: &str| {
+            let (device, why) = (self.name.clone(), format!("{what}, after: {error}").into());
+            Err(Error::Lost { device, range: suspect, why })
+        };
+        for disk in &self.disks {
+            if !disk.is_readable(round).await? {
+                return lost("one of the disks that it lies on cannot be read any more");
+            }
+        }
         let ahead = ByteRange::between(suspect.end(), device.geometry().size.max(suspect.end()));
         for place in (0..PLACES).filter_map(|n| place(ahead, suspect.offset ^ (round + n))) {
             if can_read(device, place).await? {
                 return Ok(());
             }
         }
-        let lost = |what: &str| {
-            let (device, why) = (self.name.clone(), format!("{what}, after: {error}").into());
-            Err(Error::Lost { device, range: suspect, why })
-        };
         let mut device = device.clone();
         if let Some(reopen) = &self.reopen {
             match reopen().await {

@@ -13,7 +13,7 @@ use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, digest};
 use cheetah_image::BadRange;
 use tokio::task::JoinHandle;
 
-pub use liveness::{Liveness, is_bad_sector};
+pub use liveness::{DiskPlaces, Liveness, is_bad_sector};
 use read_window::ReadWindow;
 pub use salvage::{Salvage, sector_size};
 

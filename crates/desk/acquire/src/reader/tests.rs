@@ -185,3 +185,28 @@ async fn an_unreadable_half_of_a_disk_is_not_a_lost_source() {
     let disk = Dies { size: 4 << 20, reads_left: Mutex::new(0), from: 2 << 20 };
     assert_eq!(read_all(disk).await, (4 << 20, None, 2 << 20));
 }
+
+#[tokio::test]
+async fn a_volume_is_lost_if_one_of_its_disks_cannot_be_read_though_the_others_can() {
+    let disk = |failures: u32| -> DynDevice {
+        Arc::new(Scratched { bytes: vec![1; 1 << 20], failures: Mutex::new(vec![failures; 2048]) })
+    };
+    let (good, dead) = (disk(0), disk(u32::MAX));
+    let suspect = ByteRange::new(0, SECTOR);
+    let error = DeviceError::Unreadable { device: "disk".into(), range: suspect, why: "scratched".into() };
+    let on = |disks: [&DynDevice; 2]| {
+        let places = |device: &DynDevice| DiskPlaces { device: device.clone(), good: vec![suspect] };
+        alive().on(disks.into_iter().map(places).collect())
+    };
+    assert!(on([&good, &good]).prove(&good, suspect, (None, true), &error).await.is_ok());
+    // A disk with one place that can be read has bad sectors.
+    let scratched: DynDevice = {
+        let failures = (0..2048).map(|sector| if sector == 0 { 0 } else { u32::MAX }).collect();
+        Arc::new(Scratched { bytes: vec![1; 1 << 20], failures: Mutex::new(failures) })
+    };
+    assert!(on([&good, &scratched]).prove(&good, suspect, (None, true), &error).await.is_ok());
+    for disks in [[&good, &dead], [&dead, &good]] {
+        let lost = on(disks).prove(&good, suspect, (None, true), &error).await;
+        assert!(matches!(lost, Err(DeviceError::Lost { .. })), "{lost:?}");
+    }
+}
