@@ -5,7 +5,7 @@ use std::fmt;
 use cheetah_custody::acquisition_report::{LOG_HEAD, NAME_COLUMNS, case_lines};
 use cheetah_device::Size;
 use cheetah_device::visible::OneLine;
-use cheetah_drive::recognise::Cause;
+use cheetah_drive::recognise::{Cause, DiskCompared};
 use cheetah_image::{CaseData, Identity};
 
 use super::Report;
@@ -95,8 +95,7 @@ impl Report {
             };
             line(f, "", format_args!("at {}: {why}: {opening}", Size(opening.at)))?;
             for disk in &opening.disks {
-                let (location, bytes) = (&disk.location, Size(disk.compared_bytes));
-                line(f, "", format_args!("  {location}: {bytes} at both ends and in random places compared, equal"))?;
+                line(f, "", format_args!("  {}", Compared(disk)))?;
             }
         }
         if self.openings.len() > OPENINGS_SHOWN_MAX {
@@ -175,6 +174,23 @@ fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
     if case.is_empty() { Ok(()) } else { writeln!(f) }
 }
 
+/// How a disk that a volume lies on was compared with its state at the beginning.
+struct Compared<'a>(&'a DiskCompared);
+
+impl fmt::Display for Compared<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DiskCompared { location, compared_bytes, unreadable_bytes, .. } = self.0;
+        match compared_bytes {
+            0 => write!(f, "{location}: no content compared")?,
+            bytes => write!(f, "{location}: {} at both ends and in random places compared, equal", Size(*bytes))?,
+        }
+        match unreadable_bytes {
+            0 => Ok(()),
+            bytes => write!(f, "; {} of these places cannot be read any more", Size(*bytes)),
+        }
+    }
+}
+
 /// The disks and images that a volume lies on, if these are several.
 fn disks(f: &mut fmt::Formatter<'_>, disks: &[Identity]) -> fmt::Result {
     for disk in disks {
@@ -217,4 +233,20 @@ fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
         },
     )?;
     line(f, "watched", source.watched.as_deref().unwrap_or("not watched for changes: it is at the other end of a link"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_of_which_nothing_was_compared_is_not_called_equal() {
+        let said = |compared_bytes, unreadable_bytes| {
+            let location = "disk2.raw".to_owned();
+            Compared(&DiskCompared { location, size_bytes: 1 << 20, compared_bytes, unreadable_bytes }).to_string()
+        };
+        assert!(!said(0, 0).contains("equal"));
+        assert!(said(4096, 0).contains("equal") && !said(4096, 0).contains("cannot be read"));
+        assert!(said(8192, 4096).contains("cannot be read"));
+    }
 }

@@ -67,7 +67,7 @@ impl Decrypting {
         decrypted.map_err(|error| match image {
             Some(image) => Failure::from(error).while_doing(format_args!(
                 "{image} is complete, and {into} with its volume is not (cheetah acquire {image} with the same --unlock, \
-                 --volume and --decrypted goes on)"
+                 --volume, --with and --decrypted goes on)"
             )),
             None => Failure::from(error),
         })
