@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     fn known() -> KnownFiles {
-        let (shared, own) = (noise(4, 2 * BLOCK_BYTES), noise(5, BLOCK_BYTES));
+        let (shared, own) = (noise(3, 2 * BLOCK_BYTES), noise(5, BLOCK_BYTES));
         let mut known = KnownFiles::default();
         known.add("a", &[&shared[..], &own].concat()[..]).unwrap();
         known.add("größer", &[&own[..], &shared, &noise(6, 100)].concat()[..]).unwrap();
