@@ -225,7 +225,8 @@ pub struct Decrypted {
     /// The hashes of all of it, as its custody log or it itself states them.
     #[serde(default)]
     pub hashes: Hashes,
-    /// All disks and images that the volume lies on, the first one included, if these are several; with the hashes of each.
+    /// All disks and images that the volume was looked for on, the first one included, if these are several; with the hashes of each. It
+    /// lies on all of them, or on some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Identity>,
     /// The volume, and what opened it.
@@ -242,7 +243,8 @@ pub struct VolumeOf {
     /// The hashes of all of it, as its custody log or it itself states them.
     #[serde(default)]
     pub hashes: Hashes,
-    /// All disks and images that the volume lies on, the first one included, if these are several; with the hashes of each.
+    /// All disks and images that the volume was looked for on, the first one included, if these are several; with the hashes of each. It
+    /// lies on all of them, or on some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<Identity>,
     /// The name of the volume, as that of its file in a mount.

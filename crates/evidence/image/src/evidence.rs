@@ -20,7 +20,8 @@ pub struct Evidence {
     pub inbound: bool,
     /// Connects to the agent that serves it to get digests of its content; `None` if no agent serves it.
     pub digests: Option<ConnectDigests>,
-    /// The disks and images that it lies on, in their order, if it is the content of a volume; none otherwise.
+    /// The disks and images that it was looked for on, in their order, if it is the content of a volume; none otherwise. It lies on all of
+    /// them, or on some.
     pub disks: Vec<Source>,
 }
 

@@ -191,10 +191,10 @@ impl fmt::Display for Compared<'_> {
     }
 }
 
-/// The disks and images that a volume lies on, if these are several.
+/// The disks and images that a volume was looked for on, if these are several. It may lie on some of them alone.
 fn disks(f: &mut fmt::Formatter<'_>, disks: &[Identity]) -> fmt::Result {
     for disk in disks {
-        line(f, "lies on", format_args!("{} ({}, {} bytes)", disk.location, disk.kind, disk.size))?;
+        line(f, "looked for on", format_args!("{} ({}, {} bytes)", disk.location, disk.kind, disk.size))?;
         for (name, value) in [("  its model", &disk.model), ("  its serial", &disk.serial)] {
             value.as_ref().map_or(Ok(()), |value| line(f, name, value))?;
         }

@@ -58,7 +58,7 @@ pub struct VerifyDecrypted<'a> {
     pub differing_bytes: u64,
     /// The number of ranges that they form.
     pub differing_ranges: u64,
-    /// The disks and images that the volume lies on.
+    /// The disks and images that the volume was looked for on. It lies on all of them, or on some.
     pub disks: &'a [Identity],
     /// The offset of the first byte that differs, or that only the longer of both has.
     pub first_difference: Option<u64>,

@@ -69,7 +69,7 @@ fn describe(source: &str, decrypted: &str, compared: &VolumeCompared, problems: 
     let verdict = if compared.is_equal() { "equals" } else { "DIFFERS from" };
     let mut lines = vec![wrapped(&format!("{decrypted}: {verdict} {name} of {source}, {size}: {description}"), 0)];
     if compared.disks.len() > 1 {
-        let disks = compared.disks.iter().map(|disk| format!("on {} ({} bytes)", disk.location, disk.size));
+        let disks = compared.disks.iter().map(|disk| format!("looked for on {} ({} bytes)", disk.location, disk.size));
         lines.extend(disks.map(|disk| wrapped(&disk, 2)));
     }
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
