@@ -126,7 +126,9 @@ fn noted(e01: &E01Options, volume: &Evidence) -> (E01Options, Option<String>) {
     };
     let with_disks = match &volume.disks[..] {
         [] | [_] => None,
-        disks => Some(format!("{said}, looked for on {}", cheetah_error::list(&disks.iter().map(disk).collect::<Vec<_>>()))),
+        disks => {
+            Some(format!("{said}, looked for on {}", cheetah_error::list(&disks.iter().map(disk).collect::<Vec<_>>())))
+        }
     };
     for said in with_disks.into_iter().chain([said]) {
         let notes = e01.case.notes.as_ref().map_or(said.clone(), |notes| format!("{said}{BETWEEN_NOTES}{notes}"));
