@@ -75,6 +75,11 @@ impl Comparison {
         Ok(Self { volume, image, found, unlocked })
     }
 
+    /// What is in doubt about the disks and the image although they can be read, a sentence each.
+    pub fn doubts(&self) -> Vec<String> {
+        self.volume.source.notes.iter().chain(&self.image.source.notes).cloned().collect()
+    }
+
     /// The number of bytes that both have.
     pub fn both_bytes(&self) -> u64 {
         self.volume.source.identity.size.min(self.image.source.identity.size)

@@ -10,6 +10,7 @@ use super::Args;
 use crate::answers::verify::VerifyDecrypted;
 use crate::commands::compared::{range_lines, wrapped};
 use crate::commands::load::opener_of;
+use crate::commands::options::warn_of_doubts;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -29,6 +30,7 @@ pub async fn run(args: &Args, decrypted: &str, desk: &Desk, ui: Ui) -> Result<()
     let order = CompareOrder { of: open(&args.target), choice, image: open(decrypted) };
     let opening = format!("opening {} and {decrypted}", args.target);
     let comparison = stop.unless(&opening, Comparison::open(order)).await?;
+    warn_of_doubts(&comparison.doubts(), ui);
     let progress = ui.progress(format!("comparing {} with {decrypted}", args.target), comparison.both_bytes());
     let compared = tokio::select! {
         compared = comparison.run(|done| progress.set(done)) => compared?,
