@@ -94,13 +94,16 @@ async fn compare_one(
     let location = &now.identity.location;
     let changes = journal::known_changes(&then.identity, &now.identity, same_source);
     let mut vouched = changes.map_err(Unrecognised::Another)?;
+    // A process may serve several disks: one that is vouched for is compared.
+    let is_vouched_for = !vouched.is_empty();
     let written = written_since(&then.files, &files_of(now).await);
     if let (Some(how), false) = (&written, same_source) {
         return Err(Unrecognised::Failed(journal::unknown_source(location, how)));
     }
     vouched.extend(written);
     let instance = now.identity.instance();
-    let (compared_bytes, unreadable_bytes) = match instance.is_some() && instance == then.identity.instance() {
+    let is_kept_open = !is_vouched_for && instance.is_some() && instance == then.identity.instance();
+    let (compared_bytes, unreadable_bytes) = match is_kept_open {
         true => (0, 0),
         false => compare_content(then, now).await?,
     };
@@ -207,7 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     use cheetah_device::memory::Memory;
-    use cheetah_image::Identity;
+    use cheetah_image::{Identity, ServedBy};
 
     use super::*;
 
@@ -248,6 +251,19 @@ mod tests {
         let now = [disk("a", &vec![1; SIZE]), disk("c", &vec![2; SIZE])];
         assert!(refused(&then, &now, false).await.is_evidence());
         assert_eq!(compare(&then, &now, true).await.ok().map(|known| known.vouched.len()), Some(1));
+    }
+
+    #[tokio::test]
+    async fn another_disk_of_the_same_agent_is_compared_although_the_examiner_vouches_for_it() {
+        let served = |path: &str, byte: u8| {
+            let server = ServedBy { path: Some(path.into()), instance: Some("1".into()), ..ServedBy::default() };
+            let disk = disk("nbd://host/", &vec![byte; SIZE]);
+            Source { identity: Identity { server: Some(server), ..disk.identity.clone() }, ..disk }
+        };
+        let then = examine(&[served("/dev/sda", 1)]).await.unwrap();
+        assert!(refused(&then, &[served("/dev/sdb", 2)], true).await.is_evidence());
+        let known = compare(&then, &[served("/dev/sda", 1)], false).await.ok().unwrap();
+        assert_eq!(known.disks[0].compared_bytes, 0);
     }
 
     #[tokio::test]

@@ -31,10 +31,12 @@ pub async fn recognise(
     let is_another = then.server.is_none() || then.differences(now).iter().any(|difference| !difference.is_final);
     let changes = journal::known_changes(then, now, same_source)
         .map_err(|error| if is_another { Unrecognised::Another(error) } else { Unrecognised::Failed(error) })?;
+    // A process may serve several disks: one that is vouched for is compared.
+    let is_vouched_for = !changes.is_empty();
     vouched.extend(changes);
     state.start.same_protection(now).map_err(Unrecognised::Another)?;
     let instance = now.instance();
-    let comparison = if instance.is_some() && instance == state.instance.as_ref() {
+    let comparison = if !is_vouched_for && instance.is_some() && instance == state.instance.as_ref() {
         Comparison::SameInstance
     } else {
         let client = evidence.digests_client().await?;
