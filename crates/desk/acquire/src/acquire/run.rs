@@ -341,7 +341,7 @@ async fn of_the_disks(evidence: &Evidence, patience: Duration) -> Vec<String> {
         let mut found = of_the_device(location).await;
         found.extend(cheetah_source::doubts(disk, patience).await);
         // Those that were there when it was opened are doubts about the volume.
-        found.retain(|doubt| !evidence.source.notes.contains(doubt));
+        found.retain(|doubt| evidence.source.notes.iter().all(|known| known != doubt));
         doubts.extend(found.iter().map(|doubt| format!("{location}: {doubt}")));
     }
     doubts

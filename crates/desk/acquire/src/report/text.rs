@@ -240,13 +240,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_of_which_nothing_was_compared_is_not_called_equal() {
-        let said = |compared_bytes, unreadable_bytes| {
+    fn of_a_disk_no_zero_bytes_are_called_equal_and_what_cannot_be_read_any_more_is_said() {
+        let line = |compared_bytes, unreadable_bytes| {
             let location = "disk2.raw".to_owned();
             Compared(&DiskCompared { location, size_bytes: 1 << 20, compared_bytes, unreadable_bytes }).to_string()
         };
-        assert!(!said(0, 0).contains("equal"));
-        assert!(said(4096, 0).contains("equal") && !said(4096, 0).contains("cannot be read"));
-        assert!(said(8192, 4096).contains("cannot be read"));
+        let [none, unread, compared] = [0, 4096, 8192].map(|bytes| Size(bytes).to_string());
+        assert!(!line(0, 0).contains(&none));
+        assert!(line(8192, 0).contains(&compared) && !line(8192, 0).contains(&unread));
+        assert!(line(8192, 4096).contains(&compared) && line(8192, 4096).contains(&unread));
     }
 }
