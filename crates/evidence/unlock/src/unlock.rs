@@ -143,8 +143,8 @@ impl<'a> Unlocking<'a> {
                 self.try_volume(&mut turn, &volume.place, format).await;
             }
         }
-        let unnamed: Vec<_> =
-            volumes.iter().filter(|one| one.content.formats.is_empty()).map(|one| &one.place).collect();
+        let is_unnamed = |one: &&Candidate| one.content.formats.iter().all(Format::may_be_remains);
+        let unnamed: Vec<_> = volumes.iter().filter(is_unnamed).map(|one| &one.place).collect();
         self.try_headers(&mut turn, &unnamed).await;
         if self.keys.veracrypt().next().is_some() {
             for place in unnamed {
@@ -276,6 +276,6 @@ impl Turn<'_> {
         let Ok(volume) = volume else { return false };
         let range = volume.range();
         let decrypted = OpenedVolumes::new(vec![volume]).over(Arc::clone(self.device));
-        !identify(&*decrypted, range).await.formats.is_empty()
+        !identify(&*decrypted, range).await.formats.iter().all(Format::may_be_remains)
     }
 }

@@ -335,6 +335,17 @@ async fn a_line_without_the_name_is_not_tried_and_neither_is_what_is_no_noise() 
 }
 
 #[tokio::test]
+async fn remains_of_a_log_of_xfs_keep_no_volume_from_being_opened() {
+    let (mut volume, content) = Made::new(&[AES]).volume();
+    let mut record = [0; 512];
+    for (at, number) in [(0, 0xfeed_babe_u32), (8, 2), (12, 512), (300, 1)] {
+        record[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    }
+    volume[80 << 10..][..512].copy_from_slice(&record);
+    assert!(opened(&device(&volume), KEY).await.0 == content);
+}
+
+#[tokio::test]
 async fn data_beyond_the_end_of_the_volume_are_refused() {
     let first = DATA_AT / 512;
     let made = Made { data: first..VOLUME_BYTES / 512 + 1, ..Made::new(&[AES]) };

@@ -57,6 +57,11 @@ impl Format {
     pub fn is_linux_raid(&self) -> bool {
         self.name.starts_with(structure::LINUX_RAID)
     }
+
+    /// Whether nothing but a record that may lie anywhere says so: it may be left of what was there before.
+    pub fn may_be_remains(&self) -> bool {
+        self.name == structure::XFS_LOG
+    }
 }
 
 impl fmt::Display for Format {
