@@ -143,8 +143,7 @@ impl<'a> Unlocking<'a> {
                 self.try_volume(&mut turn, &volume.place, format).await;
             }
         }
-        let is_unnamed = |one: &&Candidate| one.content.formats.iter().all(Format::may_be_remains);
-        let unnamed: Vec<_> = volumes.iter().filter(is_unnamed).map(|one| &one.place).collect();
+        let unnamed: Vec<_> = volumes.iter().filter(|one| !one.content.has_format()).map(|one| &one.place).collect();
         self.try_headers(&mut turn, &unnamed).await;
         if self.keys.veracrypt().next().is_some() {
             for place in unnamed {
@@ -276,6 +275,6 @@ impl Turn<'_> {
         let Ok(volume) = volume else { return false };
         let range = volume.range();
         let decrypted = OpenedVolumes::new(vec![volume]).over(Arc::clone(self.device));
-        !identify(&*decrypted, range).await.formats.iter().all(Format::may_be_remains)
+        identify(&*decrypted, range).await.has_format()
     }
 }

@@ -81,6 +81,11 @@ pub struct Identified {
 }
 
 impl Identified {
+    /// Whether a format is there that cannot be remains ([`Format::may_be_remains`]).
+    pub fn has_format(&self) -> bool {
+        !self.formats.iter().all(Format::may_be_remains)
+    }
+
     fn add(&mut self, name: &'static str, family: &'static str) {
         if !self.formats.iter().any(|known| known.name == name) {
             self.formats.push(Format { name, family, lock: None });

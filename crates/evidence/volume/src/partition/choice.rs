@@ -59,7 +59,7 @@ pub(super) async fn read_tables(device: &dyn Device, sectors: SectorSize, extent
         candidates.extend(of_mbr);
     } else if of_mbr.is_empty() && !candidates.is_empty() {
         // A volume made on a disk that had a GPT leaves the backup at the end.
-        if !identify(device, whole(device)).await.formats.is_empty() {
+        if identify(device, whole(device)).await.has_format() {
             remarks.push(Remark::note("There are remains of a GPT, but the source begins like a volume.".into()));
             let remains = std::mem::take(&mut candidates);
             return with_others(device, Vec::new(), remains, remarks).await;
@@ -299,7 +299,7 @@ async fn with_others(
 
 async fn has_format(device: &dyn Device, partition: &Partition) -> bool {
     match partition.clipped(device.geometry().size) {
-        Some(inside) => !identify(device, inside.range).await.formats.is_empty(),
+        Some(inside) => identify(device, inside.range).await.has_format(),
         None => false,
     }
 }

@@ -304,6 +304,16 @@ fn remains_of_a_gpt_in_front_of_a_volume_are_not_used() {
     assert!(said(&found).contains("remains of a GPT"), "{}", said(&found));
 }
 
+#[test]
+fn remains_of_a_log_of_xfs_in_front_of_the_partitions_do_not_make_the_gpt_remains() {
+    let (mut bytes, expected) = with_gpt(LogicalBlockSize::Lb512);
+    bytes[..34 * 512].fill(0);
+    for (at, number) in [(0, 0xfeed_babe_u32), (8, 2), (12, 512), (300, 1)] {
+        bytes[40 * 512 + at..][..4].copy_from_slice(&number.to_be_bytes());
+    }
+    assert_eq!(partitions_of(&bytes), expected);
+}
+
 /// Writes an Apple partition map: entries of a type, a first block and a number of blocks.
 fn put_apple_map(bytes: &mut [u8], block: usize, entries: &[(&str, u32, u32)]) {
     for (number, (kind, start, blocks)) in entries.iter().enumerate() {

@@ -97,13 +97,13 @@ impl Looked {
     /// Whether it may have shadow copies: as an NTFS volume, or as one whose boot sector was wiped.
     fn may_have_copies(&self) -> bool {
         let content = &self.candidate.content;
-        let is_unknown = content.formats.is_empty() && content.unread.is_none() && self.partitions.is_empty();
+        let is_unknown = !content.has_format() && content.unread.is_none() && self.partitions.is_empty();
         is_unknown || content.formats.iter().any(|format| format.family == NTFS)
     }
 
     /// Whether a key may open it.
     fn may_be_locked(&self) -> bool {
-        let is_unknown = self.candidate.content.formats.is_empty() && self.partitions.is_empty();
+        let is_unknown = !self.candidate.content.has_format() && self.partitions.is_empty();
         self.candidate.locked_format().is_some() || is_unknown
     }
 }
