@@ -49,6 +49,8 @@ STRINGS = (
     ('"{word}" wide base64', lambda word, chance: base64.b64encode(b"".join(bytes((byte, 0)) for byte in word))),
     ("/{word}[0-9]+/", lambda word, chance: word + b"42"),
     ("/{word}|other text/i", lambda word, chance: chance.choice((word, b"OTHER text"))),
+    # Letters of ASCII have cases beyond it there.
+    ("/(?u:{word})/i", lambda word, chance: word.replace(b"k", "\u212a".encode()).replace(b"s", "\u017f".encode())),
     ("/(x|{word}){{2,3}}/ wide", lambda word, chance: b"".join(bytes((byte, 0)) for byte in word * 2)),
 )  # fmt: skip
 

@@ -1,6 +1,9 @@
 //! The atoms of regular expressions.
 
+use std::convert::Infallible;
+
 use regex_syntax::ParserBuilder;
+use regex_syntax::ast::{self, Ast, Flag, Visitor};
 use regex_syntax::hir::{Hir, HirKind};
 use yara_x_parser::ast::{PatternModifiers, Regexp};
 
@@ -21,11 +24,45 @@ pub fn need(expression: &Regexp<'_>, modifiers: &PatternModifiers<'_>) -> Need {
     parser.unicode(false).utf8(false).dot_matches_new_line(expression.dot_matches_new_line).nest_limit(DEPTH_MAX);
     let parsed = parser.build().parse(expression.src).ok()?;
     let ignore_case = expression.case_insensitive || modifiers.nocase().is_some();
+    // There, letters of ASCII have cases beyond ASCII: those of `s` are `S` and `ſ`.
+    if ignore_case && is_about_unicode(expression.src) {
+        return None;
+    }
     let is_wide = modifiers.wide().is_some();
     let is_plain = modifiers.ascii().is_some() || !is_wide;
     let plain = is_plain.then(|| of(&parsed, &|bytes: &[u8]| literal(bytes, ignore_case)));
     let wide = is_wide.then(|| of(&parsed, &|bytes: &[u8]| literal(&widened(bytes), ignore_case)));
     either([plain, wide].into_iter().flatten())
+}
+
+/// Whether a part of an expression is switched to Unicode, as `(?u)` does; also if it is not understood.
+fn is_about_unicode(expression: &str) -> bool {
+    let Ok(parsed) = ast::parse::ParserBuilder::new().nest_limit(DEPTH_MAX).build().parse(expression) else {
+        return true;
+    };
+    ast::visit(&parsed, UnicodeFlags(false)).unwrap_or(true)
+}
+
+/// Looks for flags that switch to Unicode.
+struct UnicodeFlags(bool);
+
+impl Visitor for UnicodeFlags {
+    type Output = bool;
+    type Err = Infallible;
+
+    fn finish(self) -> Result<bool, Infallible> {
+        Ok(self.0)
+    }
+
+    fn visit_pre(&mut self, part: &Ast) -> Result<(), Infallible> {
+        let flags = match part {
+            Ast::Flags(set) => Some(&set.flags),
+            Ast::Group(group) => group.flags(),
+            _ => None,
+        };
+        self.0 |= flags.is_some_and(|flags| flags.flag_state(Flag::Unicode) == Some(true));
+        Ok(())
+    }
 }
 
 /// What occurs where `parsed` matches; `literal` says what does for literal bytes.

@@ -66,3 +66,13 @@ fn expressions_are_searched_by_literals_that_they_must_have() {
         assert_eq!(of(string), Err(Why::Strings), "{string}");
     }
 }
+
+#[test]
+fn an_expression_whose_letters_have_cases_beyond_ascii_has_no_atom() {
+    // `s` is also found as U+017F, and `k` as U+212A, the sign of the kelvin.
+    for string in ["/(?u)secret/i", "/(?u:secret)[0-9]/ nocase", "/(?x) ( ?u: secret )/i", "/(second|(?u)secret)/i"] {
+        assert_eq!(of(string), Err(Why::Strings), "{string}");
+    }
+    needs("/(?u)secret/", &["secret"]);
+    needs("/(?-u)secret/i", &["secret"]);
+}
