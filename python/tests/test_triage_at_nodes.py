@@ -16,8 +16,10 @@ import triage_worker
 from conftest import PATIENCE_S, noise, program, run
 from triage_images import made as made
 
+import cheetah
 from cheetah.triage import cli
 from cheetah.triage.content import analysis, unallocated
+from cheetah.triage.hub import first_stage
 from cheetah.triage.hub.closing import DONE
 from cheetah.triage.hub.run import Run
 from cheetah.triage.reading.worker import Worker
@@ -283,6 +285,26 @@ def test_a_fragmented_file_is_read_only_if_an_atom_is_in_it_or_over_a_seam(
         assert some_read.findings == all_read.findings and bool(some_read.findings) == (where != "nowhere")
         read[where] = some_read.bytes_read
     assert read["nowhere"] < 200_000 and read["over the seam"] == read["before"] == 400_000
+
+
+def test_a_source_with_keys_is_searched_as_the_workers_read_it_and_no_key_is_read_again(
+    tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def refuse(source: str, **options: Any) -> None:
+        opened.append((source, options))
+        raise OSError("as if it were gone")
+
+    monkeypatch.setattr(cheetah, "open", refuse)
+    keys = str(tmp_path / "keys")
+    os.mkfifo(keys)
+    for unlock in ((), (keys,)):
+        settings = Settings("disk.raw", str(tmp_path), yara=(str(rules),), hashes=(), at_nodes=True, unlock=unlock)
+        stage = first_stage.FirstStage(settings, "nbd+unix:///?socket=/shared")
+        stage.run(lambda done, total: None)
+        assert stage.facts is not None and len(stage.facts["read_all"]) == len(stage.problems) == 1
+    assert opened == [("disk.raw", {"beside": ()}), ("nbd+unix:///?socket=/shared", {})]
 
 
 def test_options_that_make_no_sense_are_refused_with_the_reason(

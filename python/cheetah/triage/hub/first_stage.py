@@ -24,9 +24,11 @@ Told = Callable[[int, int], None]
 
 @dataclasses.dataclass
 class FirstStage:
-    """The first stage of a run: `problems` are remarks about it, and `facts` what the summary says of it."""
+    """The first stage of a run, whose workers read the source at `shared_uri`: `problems` are remarks about it, and `facts` what the
+    summary says of it."""
 
     settings: Settings
+    shared_uri: str
     problems: list[Problem] = dataclasses.field(default_factory=list)
     facts: dict[str, Any] | None = None
 
@@ -62,7 +64,7 @@ class FirstStage:
         """Searches the source, and writes where atoms are."""
         found = atom_map.Gatherer()
         settings = self.settings
-        with cheetah.open(settings.source, unlock=settings.unlock, beside=settings.beside) as device:
+        with self._open() as device:
             told(0, device.size)
             hits = device.search(
                 split.words,
@@ -70,7 +72,7 @@ class FirstStage:
                 ignore_case=split.ignore_case,
                 context_bytes=0,
                 # Nodes hold what is on the disk, and not what keys open.
-                at_nodes=device.unlocked is None,
+                at_nodes=not settings.unlock,
                 workers=settings.workers or None,
             )
             for hit in hits:
@@ -84,6 +86,14 @@ class FirstStage:
             found_in = found.map(device.size, gaps, [atom for atom, _ in split.atoms], split.ignore_case)
             found_in.save(atom_map.path_in(settings.out))
         return coverage
+
+    def _open(self) -> cheetah.Device:
+        """Opens the source. With keys it is that of the workers, as the same volumes must be open: a second opening may read no key, since
+        a key file may be a pipe."""
+        settings = self.settings
+        return (
+            cheetah.open(self.shared_uri) if settings.unlock else cheetah.open(settings.source, beside=settings.beside)
+        )
 
     def _covered(self, coverage: Coverage) -> None:
         """Notes what was searched, and where."""

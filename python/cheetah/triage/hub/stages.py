@@ -26,7 +26,7 @@ class Stages:
         self.reached: list[str] = []
         self.ended = False
         """Whether the last stage was done."""
-        self.first_stage = FirstStage(opened.settings)
+        self.first_stage = FirstStage(opened.settings, opened.shared.uri)
         self.stopped: Problem | None = None
         """Why the result is not complete, unless the user interrupted the run."""
 

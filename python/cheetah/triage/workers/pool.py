@@ -74,8 +74,8 @@ class Pool:
         self._attempts: collections.Counter[str] = collections.Counter()
         self.volumes: tuple[Volume, ...] = ()
         self.lost = 0
-        self.placement: Placement | None = None
         """The number of workers that died or were killed."""
+        self.placement: Placement | None = None
         self._failed_starts = 0
         self._processes = [self._start() for _ in range(workers or os.cpu_count() or 1)]
 
