@@ -11,6 +11,7 @@ A package imports only from those that stand below it here.
     hub/             runs the stages in order
         run              opens the source and the records of the run (opened); closing writes its tables and its report
         stages           volumes, listing, ranking, content, unallocated; source_watch notices that the source is gone
+        first_stage      before content, with `--at-nodes`: atoms of YARA rules are searched where the bytes lie
         folder           the directory of the result, and whether a run may resume in it
         plan             which files are read, in which order and batches
         custody          the signed log with the hash of each file of the result
@@ -22,6 +23,7 @@ A package imports only from those that stand below it here.
         pool, cluster    one interface twice: submit tasks, get results, survive the loss of workers
         preload          the process that the pool forks workers from
     content/         analysis of a batch of files: hashes, types, hits; unallocated space, a range at a time
+        stored           where in the image the content of a file lies, if all of it lies there as it is
     listing/         directories, a subtree at a time (walk, lister), as lines of `fls -m` (bodyfile), in order (assemble)
         mft_preview      keywords in the names of an NTFS volume before it can be listed
     report/          summary.json and report.html
@@ -29,9 +31,10 @@ A package imports only from those that stand below it here.
         notable          the files with findings as a hash set, for other tools
     search/          what to look for
         scan, name_search               keywords and YARA rules; keywords in names
+        atoms, atom_map                 literal bytes that rules need; where in a source these were found
         hashset, hashtext, list_text    hash lists; the encodings and line ends of lists
         databases, encase, fault        the NSRL's databases, sets of EnCase; why a list cannot be used
-    filesystem/      volumes, opening, free blocks (allocation), NTFS records (mft_record, mft_file_name)
+    filesystem/      volumes, opening, free blocks (allocation), NTFS records (mft_record, mft_file_name), logs, places of files
         exfat, times, ext_inodes, distrust    what The Sleuth Kit reads wrongly: corrected, or marked as not trusted
     reading/         the source
         shared_source    opened once by the hub, and shared
