@@ -120,6 +120,20 @@ def test_of_a_large_file_without_atoms_only_the_beginning_is_read(rules: Path, t
     assert [rows[path]["hits"] for path in ("/NONE.BIN", "/SOME.BIN")] == [0, 1]
 
 
+def test_each_name_of_a_file_says_that_its_rest_was_not_read(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = triage_worker.fat(tmp_path / "image.raw", {"NONE.BIN": noise(300_000, 70)})
+    entry = triage_worker.entries(image)["/NONE.BIN"]
+    # As if a seam could not be read the second time: the file is read once, for both names.
+    answers = iter([True, False])
+    monkeypatch.setattr(analysis, "_is_without_atoms", lambda *arguments: next(answers))
+    _, some = workers(image, "fat16", rules, tmp_path / "out")
+    rows = analysis.analyse(some, [entry, dataclasses.replace(entry, row=entry.row + 1)]).rows
+    assert rows is not None
+    assert all("only its beginning was read" in (why or "") for why in rows["why"].to_pylist())
+
+
 def triage(source: Path, out: Path, rules: Path, **more: Any) -> tuple[int, dict[str, Any]]:
     """A run without hashes."""
     settings = {"workers": 2, "yara": (str(rules),), "hashes": (), **more}

@@ -282,7 +282,7 @@ def _judge(tools: Tools, one: OpenStream, read: Read) -> tuple[Content, list[Fin
     """Returns the row and the findings of a stream under one of its names."""
     reader, head, hashes = read.reader, read.head, read.hashes
     wanted = next((found.name for found in tools.wanted if found.contains([hashes.get(found.algorithm)])[0]), None)
-    searched = _SEARCHED if one.without_atoms and one.size > reader.bytes_read else None
+    searched = _SEARCHED if reader.is_rest_searched else None
     whys = [why for why in (reader.why(), read.unsearched, one.note, searched) if why]
     found = None if one.size and not head else types.EFS if one.encrypted else types.recognise(head, one.size)
     trusted = not one.entry.deleted and reader.complete

@@ -69,6 +69,11 @@ class Reader:
         """Whether all that was tried so far was read."""
         return not self._lost and not self._given_up
 
+    @property
+    def is_rest_searched(self) -> bool:
+        """Whether what was not read was searched where it lies."""
+        return self._one.without_atoms and self._one.size > self.bytes_read
+
     def head_and_rest(self, head_bytes: int) -> collections.abc.Iterator[tuple[int, bytes]]:
         """As `pieces`, but ends after the first bytes, if these can be read."""
         yield from self.pieces(0, head_bytes)
