@@ -23,6 +23,7 @@ from cheetah.triage.hub import first_stage
 from cheetah.triage.hub.closing import DONE
 from cheetah.triage.hub.run import Run
 from cheetah.triage.reading.worker import Worker
+from cheetah.triage.report import verdict
 from cheetah.triage.search import atom_map, scan
 from cheetah.triage.settings import Settings
 
@@ -223,6 +224,31 @@ def test_a_run_that_resumes_does_not_trust_what_an_earlier_one_found(
     atom_map.Gatherer().map(image.stat().st_size, (), ()).save(atom_map.path_in(out))
     assert Run(settings, lambda event: None).go()[0] == DONE
     assert_same(out, tmp_path / "all")
+
+
+def test_a_resumed_run_whose_search_fails_says_that_files_were_only_searched(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, out = triage_worker.fat(tmp_path / "image.raw", {"NONE.BIN": noise(300_000, 70)}), tmp_path / "some"
+    rules.write_text(rule("nowhere", b"is in no file"))
+
+    def interrupt(event: Any) -> None:
+        if event.stage == "unallocated":
+            raise KeyboardInterrupt
+
+    settings = Settings(str(image), str(out), workers=2, yara=(str(rules),), hashes=(), at_nodes=True)
+    Run(settings, interrupt).go()
+
+    def fail(*arguments: Any) -> None:
+        raise OSError("as if it were gone")
+
+    monkeypatch.setattr(first_stage.FirstStage, "_search", fail)
+    code, summary = Run(settings, lambda event: None).go()
+    assert code == DONE and summary["at_nodes"]["failed"]
+    (row,) = [row for row in pq.read_table(out / "files.parquet").to_pylist() if row["path"] == "/NONE.BIN"]
+    assert row["read_state"] == "whole" and "searched where they lie" in row["why"]
+    assert "or searched where it lies" in verdict.of(summary).sentence
+    assert "Read whole" not in (out / "report.html").read_text()
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class FirstStage:
             self._covered(self._search(split, told))
         except (OSError, ValueError) as error:
             why = f"the search for the atoms of the rules failed: {error}"
-            self.facts["read_all"] = [why]
+            self.facts |= {"read_all": [why], "failed": True}
             self._remark(f"every file is read, since {why}")
 
     def _search(self, split: atoms.Split, told: Told) -> Coverage:

@@ -30,6 +30,7 @@ _STATE_WORDS = {
     "unread": ("Not read", "not tried"),
     "skipped": ("Left out", "on purpose, by a setting or a rule"),
 }
+_SEARCHED_WORDS = ("Whole", "read as requested, or searched where it lies, with only its beginning read")
 
 Json = dict[str, Any]
 
@@ -101,9 +102,10 @@ def _card(one: Json) -> Json:
 
 def _states(summary: Json) -> list[Json]:
     states = summary["coverage"]["files"]
-    return [
-        {"name": name, "label": _STATE_WORDS[name][0], "note": _STATE_WORDS[name][1], **states[name]} for name in STATES
-    ]
+    words = _STATE_WORDS
+    if verdict.is_searched_in_part(summary):
+        words = {**words, "whole": _SEARCHED_WORDS}
+    return [{"name": name, "label": words[name][0], "note": words[name][1], **states[name]} for name in STATES]
 
 
 def _activity(summary: Json) -> Json:

@@ -56,11 +56,20 @@ def of(summary: Json) -> Verdict:
         sentence = sentence.replace(
             "each file was read whole", "each file was read whole, and all unallocated space was searched", 1
         )
-    if "searched_bytes" in (summary.get("at_nodes") or {}):
+    if is_searched_in_part(summary):
         sentence = sentence.replace("each file was read whole", f"each file was read whole, {_SEARCHED}", 1)
     if summary["verdict"] in ("quick", "stopped"):
         gaps, notes = gaps + notes, []
     return Verdict(summary["verdict"], headline, sentence, tuple(gaps), tuple(notes))
+
+
+def is_searched_in_part(summary: Json) -> bool:
+    """Returns whether files may count as whole of which only the beginning was read, since the rest was searched where it lies: in this
+    run, or in one that it resumes."""
+    at_nodes = summary.get("at_nodes")
+    if at_nodes is None:
+        return bool(summary.get("settings", {}).get("at_nodes"))
+    return "searched_bytes" in at_nodes or bool(at_nodes.get("failed"))
 
 
 def _gaps(summary: Json) -> list[str]:
