@@ -135,6 +135,18 @@ def test_each_name_of_a_file_says_that_its_rest_was_not_read(
     assert all("only its beginning was read" in (why or "") for why in rows["why"].to_pylist())
 
 
+def test_of_a_file_beyond_the_limit_no_more_is_said_to_be_read_than_was(rules: Path, tmp_path: Path) -> None:
+    image = triage_worker.fat(tmp_path / "image.raw", {"NONE.BIN": noise(300_000, 70)})
+    entry = triage_worker.entries(image)["/NONE.BIN"]
+    _, some = workers(image, "fat16", rules, tmp_path / "out")
+    some.settings = dataclasses.replace(some.settings, max_file=200_000)
+    rows = analysis.analyse(some, [entry]).rows
+    assert rows is not None
+    (row,) = rows.to_pylist()
+    assert row["read_state"] == "partial" and row["bytes_read"] < 200_000
+    assert "larger than the limit of 200000 bytes; " in row["why"] and "first 200000 bytes" not in row["why"]
+
+
 def triage(source: Path, out: Path, rules: Path, **more: Any) -> tuple[int, dict[str, Any]]:
     """A run without hashes."""
     settings = {"workers": 2, "yara": (str(rules),), "hashes": (), **more}

@@ -145,6 +145,9 @@ class Reader:
             said.append(f"{self._given_up} bytes were given up after many failures, and may be readable: {self._error}")
         if said:
             return "; ".join(said)
+        if self._end != self._one.size and self._one.without_atoms:
+            # Less than that was read.
+            return f"larger than the limit of {self._max_bytes} bytes"
         if self._end != self._one.size:
             return f"larger than the limit of {self._max_bytes} bytes: only its first {self._end} bytes were read"
         return None
