@@ -99,6 +99,52 @@ def test_streams_of_the_mft_have_paths_of_their_own(tmp_path: Path) -> None:
     assert said.of("/$MFT")["metadata"] and said.of("/$MFT:$BITMAP")["metadata"]
 
 
+def test_streams_in_records_beside_that_of_the_file_have_their_places(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("needs root and FUSE, to fill an NTFS volume")
+    image, mount = tmp_path / "ntfs.raw", tmp_path / "mnt"
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    mount.mkdir()
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    run(program("ntfs-3g"), "-o", "streams_interface=windows", image, mount)
+    streams = {f"stream{number:02}": noise(40, number) for number in range(60)}
+    try:
+        (mount / "file").write_bytes(noise(5000, 99))
+        for name, content in streams.items():
+            (mount / f"file:{name}").write_bytes(content)
+    finally:
+        run("umount", mount)
+    said, disk = heard(image, "ntfs"), image.read_bytes()
+    assert said.of("/file:$ATTRIBUTE_LIST")["metadata"] and said.of("/file")["valid"] == 5000
+    # All are of one size, and The Sleuth Kit numbers them otherwise than their records do.
+    for name, content in streams.items():
+        runs = said.of(f"/file:{name}")["runs"]
+        assert b"".join(disk[place : place + length] for _, place, length in runs) == content, name
+
+
+def test_an_attribute_list_that_is_hostile_names_no_record_and_ends() -> None:
+    name = "ab".encode("utf-16-le")
+    entry = struct.pack("<IHBBQQH", 128, 30, 2, 26, 0, 7 << 48 | 42, 3) + name
+    later = struct.pack("<IHBBQQH", 128, 30, 2, 26, 9, 43, 3) + name
+    assert ntfs_records.listed(later + entry, 128, "ab") == 42
+    assert ntfs_records.listed(entry, 128, "") is None
+    for content in (bytes(26), entry[:20], bytes(4) + b"\x01\0" + bytes(50), noise(300, 1)):
+        assert ntfs_records.listed(content, 128, "ab") is None
+
+
+def test_a_file_whose_record_is_damaged_makes_a_listing_partial(tmp_path: Path) -> None:
+    image, tree = tmp_path / "ext4.raw", tmp_path / "tree"
+    tree.mkdir()
+    for name in ("damaged", "sound"):
+        (tree / name).write_bytes(noise(20_000, 1))
+    run(program("mkfs.ext4"), "-q", "-F", "-d", tree, image, "8M")
+    run(program("debugfs"), "-w", "-R", "set_inode_field /damaged block[0] 0", image)
+    said = heard(image, "ext4")
+    assert [problem.partition(":")[0] for problem in said.problems] == ["/damaged"]
+    assert said.of("/sound")["runs"] and not any(one["path"] == "/damaged" for one in said.files)
+
+
 def test_a_record_that_is_hostile_raises_nothing_and_has_no_run_beyond_itself() -> None:
     boot = bytearray(512)
     boot[11:13], boot[13], boot[64] = struct.pack("<H", 512), 1, 256 - 10

@@ -29,6 +29,9 @@ _CONTENT = frozenset(
     int(kind) for kind in (pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA)
 )  # fmt: skip
 _RESOURCES = int(pytsk3.TSK_FS_ATTR_TYPE_HFS_RSRC)
+_ATTRIBUTE_LIST = 32
+_LIST_BYTES_MAX = 1 << 20
+"""The bytes of an `$ATTRIBUTE_LIST` that are looked at: NTFS allows 256 KiB."""
 _NTFS_NAMES = {
     32: "$ATTRIBUTE_LIST", 80: "$SECURITY_DESCRIPTOR", 160: "$INDEX_ALLOCATION", 176: "$BITMAP", 192: "$REPARSE_POINT",
     224: "$EA", 256: "$LOGGED_UTILITY_STREAM",
@@ -36,6 +39,32 @@ _NTFS_NAMES = {
 _VIRTUAL = ("v", "V")
 _NOT_MAPPED = ("yaffs2",)
 """File systems whose blocks lie in the volume otherwise than by their numbers."""
+
+
+class _OpenFile:
+    """A file and its streams, which are only there as long as it is."""
+
+    def __init__(self, system: pytsk3.FS_Info, inode: int):
+        self.inode = inode
+        self._file = system.open_meta(inode=inode)
+        self.attributes: list[Any] = list(self._file)
+        self._by_number = {(int(one.info.type), int(one.info.id)): one for one in reversed(self.attributes)}
+        self._content = next((one for one in self.attributes if int(one.info.type) in _CONTENT), None)
+        self._list: bytes | None = None
+
+    def own(self, row: dict[str, Any]) -> Any:
+        """Returns the stream of a row of the listing, or None."""
+        kind = row["attr_type"]
+        return self._content if kind is None else self._by_number.get((kind, row["attr_id"]))
+
+    def attribute_list(self) -> bytes:
+        """Returns the content of the `$ATTRIBUTE_LIST` of a file of NTFS; nothing if it has none."""
+        if self._list is None:
+            self._list = b""
+            for one in self.attributes:
+                if int(one.info.type) == _ATTRIBUTE_LIST and (size := min(int(one.info.size), _LIST_BYTES_MAX)):
+                    self._list = bytes(self._file.read_random(0, size, _ATTRIBUTE_LIST, int(one.info.id)))
+        return self._list
 
 
 class Files:
@@ -53,6 +82,7 @@ class Files:
         self._ntfs = volume.fs == "ntfs"
         self._seen: dict[tuple[int, int, int], int] = {}
         self._inodes: set[int] = set()
+        self._open: _OpenFile | None = None
         self._said = 0
         self.counts_names = True
         self.left_out = 0
@@ -89,33 +119,40 @@ class Files:
                 self._pipe.say(name=known)
             return
         self._seen[key] = -1
+        failed: OSError | None = None
         try:
             self._say_streams(row, key)
         except OSError as error:
-            unreadable = self._worker.take_unreadable()
-            if unreadable:
-                self._problem(f"{row['path']}: its runs could not be read: {reason(unreadable, error)}")
-        self._worker.take_unreadable()
+            failed = error
+        # After a failed read, The Sleuth Kit may leave streams and runs out, and say nothing.
+        unreadable = self._worker.take_unreadable()
+        if unreadable:
+            self._problem(f"{row['path']}: its runs could not be read: {reason(unreadable, failed)}")
+        elif failed is not None and self._is_whole(row):
+            self._problem(f"{row['path']}: its record is damaged: {reason([], failed)}")
 
     def _say_streams(self, row: dict[str, Any], key: tuple[int, int, int]) -> None:
         inode = row["inode"]
         is_new = inode not in self._inodes
         self._inodes.add(inode)
-        attributes = list(self._system.open_meta(inode=inode))
-        own = next((one for one in attributes if self._is_own(row, one)), None)
-        for attribute in attributes:
-            if own is not None and attribute is own:
-                number = self._say(row, row["path"], attribute, is_content=True)
-                self._seen[key] = number
-            elif is_new and not int(attribute.info.flags) & _RESIDENT and not self._is_listed(attribute):
+        # The rows of a file follow each other, and it may have thousands of streams.
+        if self._open is None or self._open.inode != inode:
+            self._open = None
+            self._open = _OpenFile(self._system, inode)
+        own = self._open.own(row)
+        if own is None and row["kind"] == "r" and row["size"] and self._is_whole(row):
+            self._problem(f"{row['path']}: its record does not say where its content lies")
+        for attribute in self._open.attributes if is_new else [own]:
+            if attribute is None:
+                continue
+            if attribute is own:
+                self._seen[key] = self._say(row, row["path"], attribute, is_content=True)
+            elif not int(attribute.info.flags) & _RESIDENT and not self._is_listed(attribute):
                 self._say(row, self._path_beside(row, own, attribute), attribute, is_content=False)
 
-    def _is_own(self, row: dict[str, Any], attribute: Any) -> bool:
-        """Returns whether a row of the listing is of this stream."""
-        kind = int(attribute.info.type)
-        if row["attr_type"] is None:
-            return kind in _CONTENT
-        return (kind, int(attribute.info.id)) == (row["attr_type"], row["attr_id"])
+    def _is_whole(self, row: dict[str, Any]) -> bool:
+        """Returns whether a row is of a file that exists: of others, the record may be damaged."""
+        return bool(row["allocated"] and not row["deleted"])
 
     def _is_listed(self, attribute: Any) -> bool:
         """Returns whether a stream has a row of its own in the listing."""
@@ -180,10 +217,18 @@ class Files:
 
     def _stored(self, row: dict[str, Any], attribute: Any, size: int) -> tuple[int, bytes, Any] | None:
         """Returns where the record of an NTFS stream lies in the volume, its bytes and the attribute; None if it is not known."""
-        if self._records is None or (found := self._records.record(row["inode"])) is None:
+        if self._records is None or self._open is None:
+            return None
+        kind, name = int(attribute.info.type), (attribute.info.name or b"").decode("utf-8", "replace")
+        number: int | None = row["inode"]
+        if entries := self._open.attribute_list():
+            number = ntfs_records.listed(entries, kind, name)
+        if number is None or (found := self._records.record(number)) is None:
             return None
         place, raw = found
-        one = ntfs_records.attribute(raw, int(attribute.info.type), int(attribute.info.id), size)
+        if number != row["inode"] and ntfs_records.base(raw) != row["inode"]:
+            return None
+        one = ntfs_records.attribute(raw, kind, name, size)
         return None if one is None else (place, raw, one)
 
     def _resident(self, stored: tuple[int, bytes, Any] | None) -> Iterator[Run]:

@@ -14,7 +14,7 @@ from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Task, Volume
 
-_COLUMNS = ("path", "kind", "name_kind", "deleted", "allocated", "inode", "attr_type", "attr_id")
+_COLUMNS = ("path", "kind", "name_kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id")
 _FREE_AT_ONCE = 4096
 _PROBLEMS_MAX = 20
 
@@ -119,8 +119,10 @@ class VolumeListing:
         for offset, length, why in self._worker.take_unreadable():
             self._problem(f"{length} bytes at {offset} could not be read: {why}")
         if result.rows is not None:
-            for row in result.rows.select(_COLUMNS).to_pylist():
-                files.say(row)
+            # As Python objects, the rows of a large directory take several times the memory.
+            for batch in result.rows.select(_COLUMNS).to_batches():
+                for row in batch.to_pylist():
+                    files.say(row)
         return result.directories
 
     def _free(self) -> None:

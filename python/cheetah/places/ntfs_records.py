@@ -10,6 +10,10 @@ Read = Callable[[int, int], bytes]
 Run = tuple[int, int, int]
 """Offset in the file, offset in the volume, and length, in bytes."""
 _RECORD_BYTES = (256, 1 << 16)
+_NUMBER = (1 << 48) - 1
+_LISTED = struct.Struct("<IHBBQQ")
+"""The beginning of an entry of an `$ATTRIBUTE_LIST`: type, length, length and place of the name, first cluster of the part of the stream,
+and record."""
 _END_BYTES = 2
 """The bytes at the end of each sector of a record that stand in its update sequence array, and a number in their place."""
 
@@ -42,14 +46,40 @@ class Records:
         return (place + at - first, raw) if len(raw) == self._bytes and raw[:4] == b"FILE" else None
 
 
-def attribute(raw: bytes, kind: int, number: int, size: int) -> mft_record.Attribute | None:
-    """Returns the attribute of a base record that has this type, number and size. One of an extension record may have the same
-    number, and is not found here."""
+def listed(content: bytes, kind: int, name: str) -> int | None:
+    """Returns the number of the record in which a stream begins, according to the content of the file's `$ATTRIBUTE_LIST`; None if it is
+    not listed."""
+    at = 0
+    while at + _LISTED.size <= len(content):
+        found, length, name_length, name_at, first, record = _LISTED.unpack_from(content, at)
+        if length < _LISTED.size:
+            break
+        # The other parts of a stream say nothing of its length.
+        if found == kind and first == 0:
+            called = content[at + name_at : at + name_at + 2 * name_length].decode("utf-16-le", "replace")
+            if called == name:
+                return int(record & _NUMBER)
+        at += length
+    return None
+
+
+def attribute(raw: bytes, kind: int, name: str, size: int) -> mft_record.Attribute | None:
+    """Returns the attribute of a record that has this type, name and size, and with which a stream begins. The numbers of The Sleuth Kit are
+    not those of the record if the file has an `$ATTRIBUTE_LIST`."""
     for one in mft_record.attributes(mft_record.fixed_up(raw)):
-        if (one.kind, one.number) == (kind, number):
+        if (one.kind, one.name) == (kind, name) and (one.resident or _first_cluster(one) == 0):
             own = _resident_bytes(one) if one.resident else one.size()
             return one if own == size else None
     return None
+
+
+def base(raw: bytes) -> int:
+    """Returns the number of the record that a record extends; 0 if it is one of a file."""
+    return int.from_bytes(raw[32:40], "little") & _NUMBER
+
+
+def _first_cluster(one: mft_record.Attribute) -> int:
+    return int.from_bytes(one.record[one.start + 16 : one.start + 24], "little")
 
 
 def _resident_bytes(one: mft_record.Attribute) -> int:
