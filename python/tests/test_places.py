@@ -253,6 +253,19 @@ def test_the_process_lists_each_volume_between_its_begin_and_its_end(made: Calla
     assert "/d0/plain.txt" in [message["file"]["path"] for message in said if "file" in message]
 
 
+def test_a_file_system_that_is_not_opened_is_told_with_its_volume(tmp_path: Path) -> None:
+    image = tmp_path / "ntfs.raw"
+    with image.open("wb") as file:
+        file.truncate(4 << 20)
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    with image.open("r+b") as file:
+        file.seek(512)
+        file.write(bytes((4 << 20) - 1024))
+    volume, end = answered(image)
+    assert volume["volume"]["fs"] == "" and "NTFS" in volume["volume"]["problems"][0]
+    assert end == {"end": True}
+
+
 def test_a_volume_before_the_first_one_that_is_asked_for_is_named_and_not_listed(
     made: Callable[[str], Path],  # noqa: F811
 ) -> None:

@@ -12,11 +12,12 @@ from cheetah.triage.listing import walk
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
-from cheetah.triage.task import Task, Volume
+from cheetah.triage.task import Result, Task, Volume
 
 _COLUMNS = ("path", "kind", "name_kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id")
 _FREE_AT_ONCE = 4096
 _PROBLEMS_MAX = 20
+_SENTENCE_MAX = 1000
 
 
 class PipeWorker(Worker):
@@ -43,15 +44,17 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
     worker.begin()
     found = volumes.find(worker, what)
     worker.volumes = found.volumes
+    if gaps := _gaps(found, -1):
+        pipe.say(problems=gaps)
     for volume in found.volumes:
-        length = volume.length
         pipe.say(
             volume={
                 "number": volume.index,
                 "offset": volume.start,
-                "len": length,
+                "len": volume.length,
                 "fs": volume.fs,
                 "description": volume.description,
+                "problems": _gaps(found, volume.index),
             }
         )
     for volume in found.volumes:
@@ -59,6 +62,12 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
             VolumeListing(worker, volume, pipe).say()
     pipe.say(end=True)
     pipe.flush()
+
+
+def _gaps(found: Result, volume: int) -> list[str]:
+    """Returns why files may be missing of a volume, or -1 of the source, before any is listed."""
+    sentences = [one.sentence[:_SENTENCE_MAX] for one in found.problems if one.gap and one.volume == volume]
+    return sentences[:_PROBLEMS_MAX]
 
 
 class VolumeListing:
@@ -90,7 +99,7 @@ class VolumeListing:
 
     def _problem(self, sentence: str) -> None:
         if len(self._problems) < _PROBLEMS_MAX:
-            self._problems.append(sentence[:1000])
+            self._problems.append(sentence[:_SENTENCE_MAX])
 
     def _files(self) -> None:
         system = opening.file_system(self._worker, self._volume.index)

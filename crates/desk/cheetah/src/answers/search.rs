@@ -231,6 +231,8 @@ pub struct Files<'a> {
     /// How the lister ended, if it did so before it had found the volumes: `killed`, `exited` or `malformed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lister: Option<&'static str>,
+    /// Why volumes may be missing, a sentence each: a partition table that could not be read, or what no key opened; 20 at most.
+    pub problems: &'a [String],
     /// The number of runs of all files.
     pub runs: usize,
     /// The volumes.

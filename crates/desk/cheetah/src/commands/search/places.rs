@@ -69,6 +69,7 @@ impl FilesShown<'_> {
             left_out_runs: left_out.runs,
             left_out_volumes: left_out.volumes,
             lister: self.listed.death.map(|death| of_death(death).0),
+            problems: &self.listed.problems,
             runs: places.runs(),
             volumes: self.listed.volumes.iter().map(volume).collect(),
         }
@@ -87,6 +88,7 @@ impl FilesShown<'_> {
             lines.push(format!("  and {rest} volumes more; --json lists them all"));
         }
         lines.extend(self.listed.death.map(|death| format!("  volumes were not found: {}", in_words(death))));
+        lines.extend(problems_line(&self.listed.problems).map(|why| format!("  volumes may be missing: {why}")));
         let left_out = self.listed.places.left_out();
         for (number, what) in [
             (left_out.files, "files had no room: hits in them have no path"),
@@ -165,17 +167,22 @@ fn volume_line(volume: &ListedVolume) -> Option<String> {
     let why = match &volume.listing {
         Listing::Whole => return None,
         Listing::Partly(problems) => {
-            let more = match problems.len() {
-                0 | 1 => String::new(),
-                more => format!("; and {} more; --json lists them", more - 1),
-            };
-            format!("files may be missing: {}{more}", OneLine(problems.first().map_or("", String::as_str)))
+            format!("files may be missing: {}", problems_line(problems).unwrap_or_default())
         }
         Listing::Unsupported => "no file system whose files can be listed".to_owned(),
         Listing::NotReached => "its files were not listed: the lister ended before".to_owned(),
         Listing::Died(death) => format!("files may be missing: {}", in_words(*death)),
     };
     Some(format!("  volume {} ({}): {why}", volume.number, OneLine(&volume.description)))
+}
+
+/// The first of some sentences, and how many there are more; `None` if there are none.
+fn problems_line(problems: &[String]) -> Option<String> {
+    let first = OneLine(problems.first()?);
+    Some(match problems.len() - 1 {
+        0 => first.to_string(),
+        more => format!("{first}; and {more} more; --json lists them"),
+    })
 }
 
 fn across_line(counts: Counts) -> String {

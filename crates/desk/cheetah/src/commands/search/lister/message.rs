@@ -27,6 +27,8 @@ pub struct Begin<'a, Stack: Serialize, Unlocked: Serialize> {
 pub enum Message {
     /// It needs the bytes of this offset and length, and waits for them.
     Read(u64, u64),
+    /// Why volumes of the source may be missing, a sentence each.
+    Problems(Vec<String>),
     /// A volume.
     Volume(VolumeFound),
     /// It begins to list the volume of this number.
@@ -60,6 +62,9 @@ pub struct VolumeFound {
     pub fs: String,
     /// What it is.
     pub description: String,
+    /// Why its file system cannot be listed although it has one, a sentence each.
+    #[serde(default)]
+    pub problems: Vec<String>,
 }
 
 /// A file.
@@ -97,6 +102,8 @@ mod tests {
         let messages = [
             r#"{"read":[512,4096]}"#,
             r#"{"volume":{"number":0,"offset":0,"len":9,"fs":"ntfs","description":"the whole source"}}"#,
+            r#"{"volume":{"number":0,"offset":0,"len":9,"fs":"","description":"one","problems":["NTFS, damaged"]}}"#,
+            r#"{"problems":["the partition table could not be read"]}"#,
             r#"{"begin":0}"#,
             r#"{"file":{"path":"/a","deleted":false,"metadata":false,"resident":true,"mapped":true,"valid":5}}"#,
             r#"{"runs":[[0,512,5]]}"#,

@@ -35,6 +35,8 @@ pub struct Listed {
     pub volumes: Vec<ListedVolume>,
     /// How the lister ended, if it did so before it had found the volumes.
     pub death: Option<Death>,
+    /// Why volumes may be missing, a sentence each.
+    pub problems: Vec<String>,
 }
 
 /// A volume.
@@ -71,7 +73,8 @@ impl Listed {
     /// Whether all is listed that can be.
     pub fn is_whole(&self) -> bool {
         let is_listed = |volume: &ListedVolume| matches!(volume.listing, Listing::Whole | Listing::Unsupported);
-        self.death.is_none() && self.places.left_out().is_nothing() && self.volumes.iter().all(is_listed)
+        let has_all_volumes = self.death.is_none() && self.problems.is_empty();
+        has_all_volumes && self.places.left_out().is_nothing() && self.volumes.iter().all(is_listed)
     }
 }
 
@@ -141,18 +144,32 @@ struct Taken {
     first_file: Option<usize>,
     /// The number of the file behind the last one.
     files: usize,
+    /// The number of the last volume that was taken, or had no room.
+    last_volume: Option<u32>,
     death: Option<Death>,
+    problems: Vec<String>,
 }
 
 impl Taken {
     fn new(size: u64) -> Self {
         let builder = PlacesBuilder::new(size, PlaceLimits { volumes_max: VOLUMES_MAX, ..PlaceLimits::default() });
-        Self { builder, volumes: Vec::new(), current: None, first_file: None, files: 0, death: None }
+        Self {
+            builder,
+            volumes: Vec::new(),
+            current: None,
+            first_file: None,
+            files: 0,
+            last_volume: None,
+            death: None,
+            problems: Vec::new(),
+        }
     }
 
     /// Takes a message. Returns false if it makes no sense.
     fn take(&mut self, message: Message) -> bool {
         match (message, self.current) {
+            // Each lister says the same.
+            (Message::Problems(problems), None) => self.problems = some(problems),
             (Message::Volume(found), None) => self.volume(found),
             (Message::Begin(number), None) => {
                 self.current = Some(number);
@@ -180,15 +197,23 @@ impl Taken {
         true
     }
 
-    /// Adds a volume, once: each lister finds them again.
+    /// Adds a volume, once: each lister finds them again, in the order of their numbers.
     fn volume(&mut self, found: VolumeFound) {
-        let is_known = self.volumes.iter().any(|volume| volume.number == found.number);
-        if is_known || self.volumes.len() >= VOLUMES_MAX {
+        if self.last_volume.is_some_and(|last| found.number <= last) {
             return;
         }
+        self.last_volume = Some(found.number);
         let range = ByteRange::new(found.offset, found.len);
+        // It counts those that have no room.
         self.builder.volume(found.number, range);
-        let listing = if found.fs.is_empty() { Listing::Unsupported } else { Listing::NotReached };
+        if self.volumes.len() >= VOLUMES_MAX {
+            return;
+        }
+        let listing = match (found.fs.is_empty(), found.problems.is_empty()) {
+            (false, _) => Listing::NotReached,
+            (true, true) => Listing::Unsupported,
+            (true, false) => Listing::Partly(some(found.problems)),
+        };
         self.volumes.push(ListedVolume {
             number: found.number,
             range,
@@ -213,9 +238,9 @@ impl Taken {
         }
     }
 
-    fn done(&mut self, number: u32, mut problems: Vec<String>) {
+    fn done(&mut self, number: u32, problems: Vec<String>) {
         self.current = None;
-        problems.truncate(PROBLEMS_MAX);
+        let problems = some(problems);
         if problems.is_empty() {
             self.builder.whole(number);
         }
@@ -233,8 +258,19 @@ impl Taken {
     }
 
     fn finish(self) -> Listed {
-        Listed { places: Arc::new(self.builder.finish()), volumes: self.volumes, death: self.death }
+        Listed {
+            places: Arc::new(self.builder.finish()),
+            volumes: self.volumes,
+            death: self.death,
+            problems: self.problems,
+        }
     }
+}
+
+/// As many sentences as are kept.
+fn some(mut sentences: Vec<String>) -> Vec<String> {
+    sentences.truncate(PROBLEMS_MAX);
+    sentences
 }
 
 #[cfg(test)]
@@ -271,6 +307,33 @@ mod tests {
         let listed = taken.finish();
         assert!(!listed.is_whole());
         assert_eq!(listed.places.at(2000).state, cheetah_search::PlaceState::Unknown);
+    }
+
+    #[test]
+    fn a_file_system_that_is_refused_and_volumes_that_may_be_missing_leave_the_listing_partial() {
+        const REFUSED: &str =
+            r#"{"volume":{"number":0,"offset":0,"len":9,"fs":"","description":"one","problems":["NTFS, damaged"]}}"#;
+        const UNSUPPORTED: &str = r#"{"volume":{"number":0,"offset":0,"len":9,"fs":"","description":"one"}}"#;
+        let listed = taken(&[REFUSED]).0.finish();
+        assert!(matches!(&listed.volumes[0].listing, Listing::Partly(problems) if problems.len() == 1));
+        assert!(!listed.is_whole());
+        assert!(taken(&[r#"{"problems":[]}"#, UNSUPPORTED]).0.finish().is_whole());
+        assert!(!taken(&[r#"{"problems":["no partition table"]}"#, UNSUPPORTED]).0.finish().is_whole());
+    }
+
+    #[test]
+    fn volumes_without_room_are_counted_once_and_leave_the_listing_partial() {
+        let mut taken = Taken::new(1 << 20);
+        for _ in 0..2 {
+            for number in 0..VOLUMES_MAX as u32 + 3 {
+                let message =
+                    format!(r#"{{"volume":{{"number":{number},"offset":0,"len":9,"fs":"","description":"one"}}}}"#);
+                assert!(taken.take(serde_json::from_str(&message).unwrap()));
+            }
+        }
+        let listed = taken.finish();
+        assert_eq!((listed.volumes.len(), listed.places.left_out().volumes), (VOLUMES_MAX, 3));
+        assert!(!listed.is_whole());
     }
 
     #[test]
