@@ -16,8 +16,8 @@ use crate::search::{PatternKind, Search};
 
 /// The number of reads in flight for each file: fragments are small, and may be far away.
 const READ_AHEAD: usize = 16;
-/// The most memory that the hits of a file take.
-const HITS_BYTES_MAX: usize = 256 << 20;
+/// The most memory that the hits of a file take: several are searched side by side.
+const HITS_BYTES_MAX: usize = 64 << 20;
 
 /// The joints of a file: where its fragments meet.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl FileJoints {
         self.chains.iter().flat_map(|(_, groups)| groups)
     }
 
-    /// Searches them. A hit whose bytes also follow each other in the source is left out: it is found there.
+    /// Searches them. A hit that a search of the bytes in their order finds at the same place is left out.
     ///
     /// # Errors
     ///
@@ -175,18 +175,14 @@ async fn scan(
     (device, search): (&DynDevice, &Arc<Search>),
     found: &mut AcrossFound,
 ) -> Result<()> {
-    let (scanner, crossing) = (search.clone(), chain.clone());
     let window = Window { offset: group.window.offset, bytes, own: group.own };
-    let scanning = tokio::task::spawn_blocking(move || -> Result<Vec<Hit>> {
-        let mut hits = scanner.scan(&window)?;
-        hits.retain(|hit| is_result(&scanner, hit) && crossing.crosses(ByteRange::new(hit.offset, hit.len())));
-        Ok(hits)
-    });
-    let hits = scanning.await.map_err(|error| Error::failed(format!("searching fragments: {error}")))??;
+    let (of, crossing) = (search.clone(), chain.clone());
+    let is_wanted = move |hit: &Hit| is_result(&of, hit) && crossing.crosses(ByteRange::new(hit.offset, hit.len()));
+    let hits = scan_window(search, window, is_wanted).await?;
     for hit in hits {
         let fragments = chain.places(ByteRange::new(hit.offset, hit.len()));
         let Some(first) = fragments.first().copied() else { continue };
-        if !is_in_one_piece(device, &hit, first.offset).await? {
+        if !is_found_there(device, search, &hit, first.offset).await? {
             let file_offset = hit.offset;
             found.hits.push(AcrossHit { hit: Hit { offset: first.offset, ..hit }, file_offset, fragments });
         }
@@ -200,14 +196,47 @@ fn is_result(search: &Search, hit: &Hit) -> bool {
     !matches!(kind, None | Some(PatternKind::Compressed | PatternKind::Block))
 }
 
-/// Whether the same bytes also follow each other in the source from this offset on.
-async fn is_in_one_piece(device: &DynDevice, hit: &Hit, offset: u64) -> Result<bool> {
-    let range = ByteRange::new(offset, hit.len());
-    if !range.fits(device.geometry().size) {
+/// Whether a search of the bytes in their order finds the same hit at this offset: the same bytes follow each other there, and those
+/// beside them, which an expression may look at, let them be one.
+async fn is_found_there(device: &DynDevice, search: &Arc<Search>, hit: &Hit, offset: u64) -> Result<bool> {
+    let (range, size) = (ByteRange::new(offset, hit.len()), device.geometry().size);
+    if !range.fits(size) {
         return Ok(false);
     }
-    match device.read(range).await {
-        Ok(data) => Ok(data.into_bytes() == hit.bytes),
-        Err(error) => unread(error).map(|_| false),
+    let there = match device.read(range).await {
+        Ok(data) => data.into_bytes(),
+        Err(error) => return unread(error).map(|_| false),
+    };
+    if there != hit.bytes {
+        return Ok(false);
     }
+    let overlap = search.overlap();
+    let around = ByteRange::between(
+        offset.saturating_sub(overlap.before as u64),
+        range.end().saturating_add(overlap.after as u64).min(size),
+    );
+    let bytes = match device.read(around).await {
+        Ok(data) => data.into_bytes(),
+        // Whether the search finds it is in doubt. Two hits in place of one lose nothing.
+        Err(error) => return unread(error).map(|_| false),
+    };
+    let window = Window { offset: around.offset, bytes, own: ByteRange::new(offset, 1) };
+    let hits = scan_window(search, window, |_| true).await?;
+    let same = |other: &Hit| (other.pattern, other.encoding, other.len()) == (hit.pattern, hit.encoding, hit.len());
+    Ok(hits.iter().any(same))
+}
+
+/// Scans a window beside the runtime, and keeps the hits that `is_wanted`.
+async fn scan_window(
+    search: &Arc<Search>,
+    window: Window,
+    is_wanted: impl Fn(&Hit) -> bool + Send + 'static,
+) -> Result<Vec<Hit>> {
+    let scanner = search.clone();
+    let scanning = tokio::task::spawn_blocking(move || -> Result<Vec<Hit>> {
+        let mut hits = scanner.scan(&window)?;
+        hits.retain(is_wanted);
+        Ok(hits)
+    });
+    scanning.await.map_err(|error| Error::failed(format!("searching fragments: {error}")))?
 }

@@ -33,30 +33,46 @@ pub(super) fn chains_of(places: &Places, file: usize) -> (Vec<Chain>, u64) {
     let runs = places.runs_of(file);
     let (mut chains, mut chain) = (Vec::new(), Vec::<FileRun>::new());
     for run in runs.iter().take(FRAGMENTS_MAX) {
-        let is_own = is_its_own(places, found, *run);
-        let content = ByteRange::between(run.file_offset, found.valid_bytes);
-        let len = if is_own { run.range.len.min(content.len) } else { 0 };
-        let run = FileRun { range: ByteRange::new(run.range.offset, len), ..*run };
-        let follows = chain.last().is_some_and(|last| last.file_offset + last.range.len == run.file_offset);
-        if !follows || len == 0 {
-            end(&mut chains, &mut chain);
-        }
-        if len == 0 {
-            continue;
-        }
-        match chain.last_mut() {
-            Some(last) if last.range.end() == run.range.offset => last.range.len += len,
-            _ => chain.push(run),
+        let [first, last] = own_edges(places, found, *run);
+        push(&mut chains, &mut chain, first);
+        if last.range.len > 0 {
+            push(&mut chains, &mut chain, last);
         }
     }
     end(&mut chains, &mut chain);
     (chains, runs.len().saturating_sub(FRAGMENTS_MAX) as u64)
 }
 
-/// Whether a run still has the bytes of its file: clusters of a deleted one may be in use again.
-fn is_its_own(places: &Places, file: &File, run: FileRun) -> bool {
-    let is_free = || places.volume(file.volume).and_then(|volume| volume.free.is_free(run.range.offset));
-    !file.is_deleted || file.is_resident || is_free() != Some(false)
+/// Goes on with a chain, if a fragment follows its last one in the file, or begins another one.
+fn push(chains: &mut Vec<Chain>, chain: &mut Vec<FileRun>, fragment: FileRun) {
+    let follows = chain.last().is_some_and(|last| last.file_offset + last.range.len == fragment.file_offset);
+    if !follows || fragment.range.len == 0 {
+        end(chains, chain);
+    }
+    if fragment.range.len == 0 {
+        return;
+    }
+    match chain.last_mut() {
+        Some(last) if last.range.end() == fragment.range.offset => last.range.len += fragment.range.len,
+        _ => chain.push(fragment),
+    }
+}
+
+/// The beginning of a run as far as it has content of its file, and its end if something else lies between. The clusters of a deleted file
+/// may be in use again, each of them; what lies between two that are has no joint.
+fn own_edges(places: &Places, file: &File, run: FileRun) -> [FileRun; 2] {
+    let content = ByteRange::between(run.file_offset, file.valid_bytes);
+    let len = run.range.len.min(content.len);
+    let part = |skipped: u64, len: u64| FileRun {
+        file_offset: run.file_offset + skipped,
+        range: ByteRange::new(run.range.offset + skipped, len),
+    };
+    let may_be_reused = file.is_deleted && !file.is_resident && len > 0;
+    let volume = if may_be_reused { places.volume(file.volume) } else { None };
+    match volume.and_then(|volume| volume.free.free_edges(ByteRange::new(run.range.offset, len))) {
+        Some((first, last)) if first < len => [part(0, first), part(len - last, last)],
+        _ => [part(0, len), part(len, 0)],
+    }
 }
 
 fn end(chains: &mut Vec<Chain>, chain: &mut Vec<FileRun>) {

@@ -51,6 +51,22 @@ impl FreeClusters {
         Some(before.is_some_and(|range| range.contains(byte)))
     }
 
+    /// How many of the first and of the last bytes of a range lie in free clusters; `None` if it is not known which are free, or if it
+    /// lies in no cluster.
+    pub(super) fn free_edges(&self, range: ByteRange) -> Option<(u64, u64)> {
+        let clusters = self.clusters.filter(|clusters| clusters.intersection(range).is_some())?;
+        if !clusters.contains(range) {
+            return Some((0, 0));
+        }
+        let around = |offset: u64| {
+            let behind = self.ranges.partition_point(|range| range.offset <= offset);
+            let before = behind.checked_sub(1).and_then(|at| self.ranges.get(at));
+            before.and_then(|free| free.intersection(range)).filter(|free| free.contains(ByteRange::new(offset, 1)))
+        };
+        let (first, last) = (around(range.offset), around(range.end().saturating_sub(1)));
+        Some((first.map_or(0, |free| free.len), last.map_or(0, |free| free.len)))
+    }
+
     /// Whether a byte lies behind the last cluster.
     pub(super) fn is_behind(&self, offset: u64) -> bool {
         self.clusters.is_some_and(|clusters| offset >= clusters.end())

@@ -98,6 +98,27 @@ fn a_deleted_file_has_its_free_clusters_only() {
 }
 
 #[test]
+fn a_deleted_file_has_joints_only_between_clusters_that_are_free_at_their_edges() {
+    let gone = NewFile { is_deleted: true, ..file("/gone", 1000) };
+    let joints = |runs: &[FileRun]| {
+        let mut builder = volume();
+        builder.free(1, ByteRange::new(1200, CLUSTER));
+        builder.file(1, &gone).unwrap();
+        runs.iter().for_each(|run| builder.run(*run));
+        let overlap = crate::seam::Overlap { before: 8, after: 8 };
+        builder.finish().joints_of(0, overlap).map_or(0, |joints| joints.joints())
+    };
+    assert_eq!(joints(&[run(0, 1200, 100), run(100, 1800, 100)]), 1);
+    // The first run begins in a free cluster, and ends in one that is in use.
+    assert_eq!(joints(&[run(0, 1200, 200), run(200, 1800, 100)]), 0);
+    // It begins in one that is in use, and ends in a free one.
+    assert_eq!(joints(&[run(0, 1700, 200), run(200, 1200, 100)]), 1);
+    // Between its free edges lie clusters that are in use.
+    assert_eq!(joints(&[run(0, 1950, 50), run(50, 1250, 600), run(650, 1900, 50)]), 2);
+    assert_eq!(joints(&[run(0, 1950, 150), run(150, 1200, 50)]), 0, "beyond the last cluster");
+}
+
+#[test]
 fn compressed_content_has_no_offset_and_no_joints() {
     let packed = NewFile { is_mapped: false, ..file("/packed", 1000) };
     let places = with(&[(packed, &[run(0, 1300, CLUSTER), run(1600, 1200, CLUSTER)])]);

@@ -112,3 +112,19 @@ fn a_joint_beside_an_unreadable_sector_is_counted_and_the_others_are_searched() 
     let none = searched(&words(&["secret"]), Disk::whole(bytes), &RunOptions::new(1));
     assert_eq!(none.hits, [], "none of them is in one piece");
 }
+
+#[test]
+fn a_hit_whose_bytes_are_no_hit_where_they_follow_each_other_is_found_across() {
+    let mut bytes = vec![b' '; 4096];
+    // In the file, the word ends at the joint and one more character; on the disk, more letters follow the same character.
+    bytes[1020..1024].copy_from_slice(b"secr");
+    bytes[1024..1030].copy_from_slice(b"etting");
+    bytes[2048..2050].copy_from_slice(b"et");
+    let run = |file_offset, offset, len| FileRun { file_offset, range: ByteRange::new(offset, len) };
+    let places = listed(4096, 1024, &[run(0, 512, 512), run(512, 2048, 512)]);
+    let order = Order { expressions: vec![r"\bsecret\b".to_owned()], ..words(&[]) };
+    let none = searched(&order, Disk::whole(bytes.clone()), &RunOptions::new(1));
+    assert_eq!(none.hits, []);
+    let (found, _, _) = across(&order, Disk::whole(bytes), &places);
+    assert_eq!(found.into_iter().map(|(at, len, _)| (at, len)).collect::<Vec<_>>(), [(508, 6)]);
+}
