@@ -14,7 +14,7 @@ import pytest
 import pytsk3
 from conftest import noise, program, run
 from places_heard import Heard, heard
-from triage_images import MADE, made  # noqa: F401
+from triage_images import MADE, ExFat, made  # noqa: F401
 from triage_worker import Raw, worker
 
 from cheetah.places import files as places_files
@@ -180,6 +180,36 @@ def test_an_hfs_plus_in_a_wrapper_begins_where_the_wrapper_says() -> None:
     assert embedded(lambda at, length: bytes(block), "hfs") == 16 * 512 + 3 * 4096
     assert embedded(lambda at, length: bytes(block), "ntfs") == 0
     assert embedded(lambda at, length: b"H+" + bytes(160), "hfs") == 0
+
+
+def test_an_hfs_plus_has_files_of_its_own_and_those_of_others_alone_and_in_a_wrapper(tmp_path: Path) -> None:
+    tree, image = tmp_path / "tree", tmp_path / "disc.iso"
+    tree.mkdir()
+    (tree / "letter").write_bytes(noise(20_000, 1))
+    run(program("xorriso"), "-as", "mkisofs", "-quiet", "-hfsplus", "-o", image, tree)
+    disc = image.read_bytes()
+    header = next(at for at in range(0, len(disc), 512) if disc[at : at + 2] in (b"H+", b"HX"))
+    block, count = struct.unpack_from(">II", disc, header + 40)
+    alone = disc[header - 1024 :][: block * count]
+    alone += bytes(block * count - len(alone))
+    wrapped = bytearray(8192) + alone
+    wrapped[1024:1026], wrapped[1024 + 124 : 1024 + 126] = b"BD", b"H+"
+    struct.pack_into(">I", wrapped, 1024 + 20, 4096)
+    struct.pack_into(">H", wrapped, 1024 + 28, 8)
+    struct.pack_into(">HH", wrapped, 1024 + 126, 1, len(alone) // 4096)
+    for name, whole in (("alone.raw", alone), ("wrapped.raw", bytes(wrapped))):
+        (tmp_path / name).write_bytes(whole)
+        said = heard(tmp_path / name, "hfs")
+        assert said.of("/$CatalogFile")["metadata"] and not said.of("/letter")["metadata"]
+        runs = said.of("/letter")["runs"]
+        assert b"".join(whole[at : at + length] for _, at, length in runs)[:20_000] == noise(20_000, 1)
+
+
+def test_the_bitmap_of_exfat_is_its_own_and_a_file_with_its_name_a_users(tmp_path: Path) -> None:
+    volume = ExFat(tmp_path / "exfat.raw")
+    image = volume.write(volume.file("$ALLOC_BITMAP", noise(5000, 1)))
+    said = [one for one in heard(image, "exfat").files if one["path"] in ("/$ALLOC_BITMAP", "/$UPCASE_TABLE")]
+    assert sorted((one["valid"], one["metadata"]) for one in said) == [(256, True), (500, True), (5000, False)]
 
 
 def test_unreadable_metadata_makes_a_listing_partial(made: Callable[[str], Path]) -> None:  # noqa: F811

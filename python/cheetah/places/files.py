@@ -9,7 +9,7 @@ import pytsk3
 from cheetah.places import ntfs_records
 from cheetah.places.ntfs_records import Run
 from cheetah.places.pipe import Pipe
-from cheetah.triage.filesystem import distrust, mft_record
+from cheetah.triage.filesystem import distrust, exfat, mft_record
 from cheetah.triage.filesystem.metadata import Metadata
 from cheetah.triage.listing import bodyfile
 from cheetah.triage.reading.reader import reason
@@ -19,8 +19,8 @@ from cheetah.triage.task import Volume
 RUNS_MAX = 1 << 20
 """The runs of a stream that are listed."""
 _RUNS_AT_ONCE = 4096
-_SYSTEM_INODES = 16
-"""The records of NTFS that are structures of the file system."""
+_SYSTEM_INODES = {"ntfs": 16, "hfs": 16}
+"""The number of the first record that is not one of a structure of the file system."""
 _EXTEND = "/$Extend/"
 _RESIDENT, _COMPRESSED = int(pytsk3.TSK_FS_ATTR_RES), int(pytsk3.TSK_FS_ATTR_COMP)
 _HOLE = int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)
@@ -212,8 +212,20 @@ class Files:
 
     def _is_metadata(self, row: dict[str, Any]) -> bool:
         """Returns whether a file is a structure of the file system: a folder, or one of its own files."""
-        is_system = self._ntfs and (row["inode"] < _SYSTEM_INODES or row["path"].startswith(_EXTEND))
+        is_system = row["inode"] < _SYSTEM_INODES.get(self._volume.fs, 0)
+        is_system |= self._ntfs and row["path"].startswith(_EXTEND)
+        # The Sleuth Kit's names of the bitmap and the table of exFAT may also be a user's.
+        is_system |= (
+            self._volume.fs == "exfat" and row["path"].startswith("/$") and not self._is_exfat_file(row["inode"])
+        )
         return is_system or row["kind"] == "d" or row["kind"] in _VIRTUAL or row["name_kind"] in _VIRTUAL
+
+    def _is_exfat_file(self, inode: int) -> bool:
+        """Returns whether the entry of a folder of exFAT is a file's."""
+        layout = exfat.Layout.of(self._metadata.bytes_at(0, mft_record.SECTOR_BYTES))
+        at = None if layout is None else layout.entry(inode)
+        entry = b"" if at is None else self._metadata.bytes_at(at, exfat.ENTRY_BYTES)
+        return bool(entry) and exfat.is_file(entry)
 
     def _stored(self, row: dict[str, Any], attribute: Any, size: int) -> tuple[int, bytes, Any] | None:
         """Returns where the record of an NTFS stream lies in the volume, its bytes and the attribute; None if it is not known."""
