@@ -127,10 +127,9 @@ def test_an_attribute_list_that_is_hostile_names_no_record_and_ends() -> None:
     name = "ab".encode("utf-16-le")
     entry = struct.pack("<IHBBQQH", 128, 30, 2, 26, 0, 7 << 48 | 42, 3) + name
     later = struct.pack("<IHBBQQH", 128, 30, 2, 26, 9, 43, 3) + name
-    assert ntfs_records.listed(later + entry, 128, "ab") == 42
-    assert ntfs_records.listed(entry, 128, "") is None
+    assert ntfs_records.listed(later + entry) == {(128, "ab"): 42}
     for content in (bytes(26), entry[:20], bytes(4) + b"\x01\0" + bytes(50), noise(300, 1)):
-        assert ntfs_records.listed(content, 128, "ab") is None
+        assert (128, "ab") not in ntfs_records.listed(content)
 
 
 def test_a_file_whose_record_is_damaged_makes_a_listing_partial(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ _CONTENT = frozenset(
 )  # fmt: skip
 _RESOURCES = int(pytsk3.TSK_FS_ATTR_TYPE_HFS_RSRC)
 _ATTRIBUTE_LIST = 32
-_LIST_BYTES_MAX = 1 << 20
-"""The bytes of an `$ATTRIBUTE_LIST` that are looked at: NTFS allows 256 KiB."""
+_LIST_BYTES_MAX = 256 << 10
+"""The bytes of an `$ATTRIBUTE_LIST` that are looked at: NTFS allows no more."""
 _NTFS_NAMES = {
     32: "$ATTRIBUTE_LIST", 80: "$SECURITY_DESCRIPTOR", 160: "$INDEX_ALLOCATION", 176: "$BITMAP", 192: "$REPARSE_POINT",
     224: "$EA", 256: "$LOGGED_UTILITY_STREAM",
@@ -50,21 +50,23 @@ class _OpenFile:
         self.attributes: list[Any] = list(self._file)
         self._by_number = {(int(one.info.type), int(one.info.id)): one for one in reversed(self.attributes)}
         self._content = next((one for one in self.attributes if int(one.info.type) in _CONTENT), None)
-        self._list: bytes | None = None
+        self._records: dict[tuple[int, str], int] | None = None
 
     def own(self, row: dict[str, Any]) -> Any:
         """Returns the stream of a row of the listing, or None."""
         kind = row["attr_type"]
         return self._content if kind is None else self._by_number.get((kind, row["attr_id"]))
 
-    def attribute_list(self) -> bytes:
-        """Returns the content of the `$ATTRIBUTE_LIST` of a file of NTFS; nothing if it has none."""
-        if self._list is None:
-            self._list = b""
+    def record(self, kind: int, name: str) -> int | None:
+        """Returns the number of the record of NTFS in which a stream begins; None if it is not known."""
+        if self._records is None:
+            self._records = {}
             for one in self.attributes:
                 if int(one.info.type) == _ATTRIBUTE_LIST and (size := min(int(one.info.size), _LIST_BYTES_MAX)):
-                    self._list = bytes(self._file.read_random(0, size, _ATTRIBUTE_LIST, int(one.info.id)))
-        return self._list
+                    self._records = ntfs_records.listed(
+                        bytes(self._file.read_random(0, size, _ATTRIBUTE_LIST, int(one.info.id)))
+                    )
+        return self._records.get((kind, name)) if self._records else self.inode
 
 
 class Files:
@@ -232,9 +234,7 @@ class Files:
         if self._records is None or self._open is None:
             return None
         kind, name = int(attribute.info.type), (attribute.info.name or b"").decode("utf-8", "replace")
-        number: int | None = row["inode"]
-        if entries := self._open.attribute_list():
-            number = ntfs_records.listed(entries, kind, name)
+        number = self._open.record(kind, name)
         if number is None or (found := self._records.record(number)) is None:
             return None
         place, raw = found

@@ -46,21 +46,21 @@ class Records:
         return (place + at - first, raw) if len(raw) == self._bytes and raw[:4] == b"FILE" else None
 
 
-def listed(content: bytes, kind: int, name: str) -> int | None:
-    """Returns the number of the record in which a stream begins, according to the content of the file's `$ATTRIBUTE_LIST`; None if it is
-    not listed."""
+def listed(content: bytes) -> dict[tuple[int, str], int]:
+    """Returns the numbers of the records in which the streams of a file begin, by type and name, according to the content of its
+    `$ATTRIBUTE_LIST`."""
+    records: dict[tuple[int, str], int] = {}
     at = 0
     while at + _LISTED.size <= len(content):
-        found, length, name_length, name_at, first, record = _LISTED.unpack_from(content, at)
+        kind, length, name_length, name_at, first, record = _LISTED.unpack_from(content, at)
         if length < _LISTED.size:
             break
         # The other parts of a stream say nothing of its length.
-        if found == kind and first == 0:
-            called = content[at + name_at : at + name_at + 2 * name_length].decode("utf-16-le", "replace")
-            if called == name:
-                return int(record & _NUMBER)
+        if first == 0:
+            name = content[at + name_at : at + name_at + 2 * name_length].decode("utf-16-le", "replace")
+            records.setdefault((kind, name), record & _NUMBER)
         at += length
-    return None
+    return records
 
 
 def attribute(raw: bytes, kind: int, name: str, size: int) -> mft_record.Attribute | None:

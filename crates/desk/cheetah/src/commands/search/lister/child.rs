@@ -22,8 +22,18 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 const READ_BYTES_MAX: u64 = 16 << 20;
 
 /// The variables of the environment that it gets: others may hold secrets, and what it reads is hostile.
-const KEPT: [&str; 9] =
-    ["HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV"];
+const KEPT: [&str; 10] = [
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONUSERBASE",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+];
 
 /// How it ended before it had listed everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
