@@ -204,6 +204,21 @@ def test_an_hfs_plus_has_files_of_its_own_and_those_of_others_alone_and_in_a_wra
         assert b"".join(whole[at : at + length] for _, at, length in runs)[:20_000] == noise(20_000, 1)
 
 
+def test_a_further_extent_of_a_file_of_iso_9660_has_no_offset_in_the_file(tmp_path: Path) -> None:
+    tree, image = tmp_path / "tree", tmp_path / "disc.iso"
+    tree.mkdir()
+    for number, name in enumerate("ABC"):
+        (tree / name).write_bytes(noise(4096, number))
+    run(program("xorriso"), "-as", "mkisofs", "-quiet", "-o", image, tree)
+    disc = bytearray(image.read_bytes())
+    first, second = disc.index(b"A.;1"), disc.index(b"B.;1")
+    # The record of the first extent says that another one follows.
+    disc[first - 8], disc[second] = 0x80, ord("A")
+    image.write_bytes(disc)
+    said = [one for one in heard(image, "iso9660").files if one["path"] in ("/A", "/B", "/C")]
+    assert [(one["path"], one["mapped"]) for one in said] == [("/A", True), ("/A", False), ("/C", True)]
+
+
 def test_the_bitmap_of_exfat_is_its_own_and_a_file_with_its_name_a_users(tmp_path: Path) -> None:
     volume = ExFat(tmp_path / "exfat.raw")
     image = volume.write(volume.file("$ALLOC_BITMAP", noise(5000, 1)))

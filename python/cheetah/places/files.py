@@ -86,6 +86,8 @@ class Files:
         self._inodes: set[int] = set()
         self._open: _OpenFile | None = None
         self._said = 0
+        self._extents: set[str] = set()
+        """The paths of files of ISO 9660: each extent of a file is listed as a file."""
         self.counts_names = True
         self.left_out = 0
         """Streams with more runs than are listed."""
@@ -191,13 +193,23 @@ class Files:
                 "deleted": not row["allocated"],
                 "metadata": is_metadata or self._is_metadata(row),
                 "resident": is_resident,
-                "mapped": not flags & _COMPRESSED and (is_content or self._ntfs or not is_metadata),
+                "mapped": not flags & _COMPRESSED
+                and (is_content or self._ntfs or not is_metadata)
+                and not self._is_later_extent(row),
                 "valid": max(0, min(valid, size)),
             }
         )
         self._say_runs(runs)
         self._said += 1
         return self._said - 1
+
+    def _is_later_extent(self, row: dict[str, Any]) -> bool:
+        """Returns whether a row may be a further extent of a file of ISO 9660, which begins at an offset that is not known."""
+        if self._volume.fs != "iso9660" or row["kind"] != "r":
+            return False
+        is_known = row["path"] in self._extents
+        self._extents.add(row["path"])
+        return is_known
 
     def _say_runs(self, runs: Iterator[Run]) -> None:
         some: list[Run] = []
