@@ -121,6 +121,18 @@ fn a_lister_that_finds_no_volumes_leaves_the_hits_outside_and_is_said_to_have_en
 }
 
 #[test]
+fn volumes_that_may_be_missing_leave_the_list_of_files_partial() {
+    let desk = Desk::new();
+    let problems = r#"{"problems":["the partition table could not be read"]}"#;
+    let lines = say(&desk, "said", &[problems, VOLUMES, FIRST, SECOND, END]);
+    let ran = search(&desk, &lines).says(3, &["not all files were listed"]);
+    let answer = answer(&ran);
+    assert_eq!(answer["files"]["problems"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(text(&answer["files"]["volumes"][0], "listing"), "whole", "{answer}");
+    assert_eq!(rows(&desk).len(), 4);
+}
+
+#[test]
 fn without_the_packages_nothing_is_searched() {
     let desk = Desk::new();
     let raw = image(&desk);
