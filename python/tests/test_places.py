@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -259,12 +259,12 @@ def test_a_volume_whose_blocks_have_headers_names_no_file(made: Callable[[str], 
         places_files.Files(one, one.volumes[0], Raw2352(), said, lambda sentence: None)
 
 
-def answered(image: Path, first: int = 0) -> list[dict[str, Any]]:
+def answered(image: Path, first: int = 0, logical: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
     """What the process says that lists the files of an image, whose reads are answered here."""
     disk = image.read_bytes()
     order = {
         "first": first,
-        "logical": {"volumes": [], "not_opened": []},
+        "logical": {"volumes": list(logical), "not_opened": []},
         "locked": [],
         "near": True,
         "sector_size": None,
@@ -308,6 +308,15 @@ def test_a_file_system_that_is_not_opened_is_told_with_its_volume(tmp_path: Path
     volume, end = answered(image)
     assert volume["volume"]["fs"] == "" and "NTFS" in volume["volume"]["problems"][0]
     assert end == {"end": True}
+
+
+def test_a_volume_in_several_pieces_is_told_and_not_listed(made: Callable[[str], Path]) -> None:  # noqa: F811
+    image = made("ext4")
+    volume = {"label": "vg-root", "offset": image.stat().st_size, "size_bytes": 1 << 20, "description": "LVM2 vg/root"}
+    used = {**volume, "label": "md0", "is_used": True}
+    problems, *rest = answered(image, logical=(volume, used))
+    assert ["LVM2 vg/root" in sentence for sentence in problems["problems"]] == [True]
+    assert [next(iter(message)) for message in rest][:2] == ["volume", "begin"]
 
 
 def test_a_volume_before_the_first_one_that_is_asked_for_is_named_and_not_listed(

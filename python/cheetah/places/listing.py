@@ -3,6 +3,7 @@
 The walk is that of a triage. A volume that cannot be listed as a whole is said to be so, with the reasons.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from cheetah.places.files import Files
@@ -38,13 +39,15 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
     """Says everything about the source that is asked for."""
     worker = PipeWorker(pipe, order["near"])
     unlocked = order["unlocked"] or {"opened": []}
-    inside = [one for one in order["logical"]["volumes"] if one["offset"] < pipe.size]
-    logical = {**order["logical"], "volumes": inside}
+    volumes_found = order["logical"]["volumes"]
+    # Those in several pieces lie behind the end of what is searched.
+    logical = {**order["logical"], "volumes": [one for one in volumes_found if one["offset"] < pipe.size]}
+    apart = [_apart(one) for one in volumes_found if one["offset"] >= pipe.size and not one.get("is_used", False)]
     what = volumes.task(order["sector_size"], unlocked["opened"], order["locked"], logical, pipe.size)
     worker.begin()
     found = volumes.find(worker, what)
     worker.volumes = found.volumes
-    if gaps := _gaps(found, -1):
+    if gaps := [*apart, *_gaps(found, -1)][:_PROBLEMS_MAX]:
         pipe.say(problems=gaps)
     for volume in found.volumes:
         pipe.say(
@@ -62,6 +65,12 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
             VolumeListing(worker, volume, pipe).say()
     pipe.say(end=True)
     pipe.flush()
+
+
+def _apart(volume: Mapping[str, Any]) -> str:
+    """Returns why the files of an array or a logical volume are not listed."""
+    sentence = f"{volume['description']} lies in several pieces of the source, so its files are not listed"
+    return sentence[:_SENTENCE_MAX]
 
 
 def _gaps(found: Result, volume: int) -> list[str]:
