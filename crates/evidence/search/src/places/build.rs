@@ -199,6 +199,7 @@ impl PlacesBuilder {
             volume.free.finish();
             volume.is_whole &= has_all;
         }
+        self.places.volumes.sort_by_key(|volume| volume.number);
         self.places.tree = Tree::of(&self.places.runs);
         self.places
     }

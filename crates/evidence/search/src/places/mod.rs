@@ -5,7 +5,8 @@
 //! the file and not in the source, so that hits across them can be searched.
 //!
 //! Of several files that hold a byte, one is named: resident content before the table of records that it lies in, files before deleted
-//! ones, content before slack. A deleted file whose clusters are in use again is not named, and still counted.
+//! ones, content before slack, and all of them before files of other volumes, whose file system claims more than its own. A deleted file
+//! whose clusters are in use again is not named, and still counted.
 
 mod across;
 mod build;
@@ -113,6 +114,7 @@ struct Volume {
 /// The volumes, files and free clusters of a source.
 #[derive(Debug)]
 pub struct Places {
+    /// In the order of their numbers.
     volumes: Vec<Volume>,
     files: Vec<File>,
     /// The paths of all files, one after the other.
@@ -133,6 +135,16 @@ enum Rank {
     Metadata,
     Slack,
     Deleted,
+}
+
+/// A file that holds a byte, and its run that does. The least is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    /// Whether the byte lies outside of its volume: a file system may claim more, such as the volume behind it.
+    is_beyond: bool,
+    rank: Rank,
+    file: usize,
+    run: usize,
 }
 
 impl Places {
@@ -157,13 +169,13 @@ impl Places {
         self.tree.each_at(&self.runs, offset, HOLDERS_MAX, |run| holders.extend(self.holder(run, offset)));
         holders.sort_unstable();
         // A hostile file may hold a byte twice.
-        let mut files: Vec<_> = holders.iter().map(|(_, file, _)| *file).collect();
+        let mut files: Vec<_> = holders.iter().map(|holder| holder.file).collect();
         files.sort_unstable();
         files.dedup();
         let files = files.iter().filter_map(|file| self.files.get(*file));
         let names: u64 = files.map(|file| 1 + u64::from(file.names)).sum();
-        let best = holders.iter().find(|(rank, file, _)| self.is_named(*rank, *file, offset));
-        match best.and_then(|(rank, file, run)| self.held(*rank, *file, *run, offset)) {
+        let best = holders.iter().find(|holder| self.is_named(holder, offset));
+        match best.and_then(|holder| self.held(holder, offset)) {
             Some(place) => Place { others: names.saturating_sub(1), ..place },
             None => Place { others: names, ..self.unheld(offset) },
         }
@@ -198,10 +210,12 @@ impl Places {
         self.paths.get(begin..end).unwrap_or_default()
     }
 
-    /// The file of a run that holds a byte, with its rank; `None` for the slack of a deleted file, which is nobody's.
-    fn holder(&self, run: usize, offset: u64) -> Option<(Rank, usize, usize)> {
+    /// The file of a run that holds a byte; `None` for the slack of a deleted file, which is nobody's.
+    fn holder(&self, run: usize, offset: u64) -> Option<Holder> {
         let number = self.files.partition_point(|file| file.runs_end <= run);
         let (file, found) = (self.files.get(number)?, self.runs.get(run)?);
+        let volume = self.volume(file.volume);
+        let is_beyond = volume.is_some_and(|volume| !volume.range.contains(ByteRange::new(offset, 1)));
         let at = found.file_offset.saturating_add(offset.saturating_sub(found.range.offset));
         let is_content = !file.is_mapped || at < file.valid_bytes;
         let rank = match file {
@@ -213,19 +227,19 @@ impl Places {
             _ if is_content => Rank::Content,
             _ => Rank::Slack,
         };
-        Some((rank, number, run))
+        Some(Holder { is_beyond, rank, file: number, run })
     }
 
     /// Whether a file is named: not a deleted one whose cluster is in use again.
-    fn is_named(&self, rank: Rank, file: usize, offset: u64) -> bool {
-        let volume = || self.files.get(file).and_then(|file| self.volume(file.volume));
-        rank != Rank::Deleted || volume().and_then(|volume| volume.free.is_free(offset)) != Some(false)
+    fn is_named(&self, holder: &Holder, offset: u64) -> bool {
+        let volume = || self.files.get(holder.file).and_then(|file| self.volume(file.volume));
+        holder.rank != Rank::Deleted || volume().and_then(|volume| volume.free.is_free(offset)) != Some(false)
     }
 
     /// The place of a byte that a file holds.
-    fn held(&self, rank: Rank, file: usize, run: usize, offset: u64) -> Option<Place<'_>> {
-        let (found, held) = (self.files.get(file)?, self.runs.get(run)?);
-        let state = match rank {
+    fn held(&self, holder: &Holder, offset: u64) -> Option<Place<'_>> {
+        let (found, held) = (self.files.get(holder.file)?, self.runs.get(holder.run)?);
+        let state = match holder.rank {
             _ if found.is_deleted => PlaceState::Deleted,
             _ if found.is_metadata => PlaceState::Metadata,
             Rank::Slack => PlaceState::Slack,
@@ -233,7 +247,7 @@ impl Places {
         };
         let at = held.file_offset.saturating_add(offset.saturating_sub(held.range.offset));
         let file_offset = found.is_mapped.then_some(at);
-        Some(Place { volume: Some(found.volume), path: Some(self.path(file)), state, file_offset, others: 0 })
+        Some(Place { volume: Some(found.volume), path: Some(self.path(holder.file)), state, file_offset, others: 0 })
     }
 
     /// The place of a byte that no file holds.
@@ -255,7 +269,8 @@ impl Places {
     }
 
     fn volume(&self, number: u32) -> Option<&Volume> {
-        self.volumes.iter().find(|volume| volume.number == number)
+        let at = self.volumes.partition_point(|volume| volume.number < number);
+        self.volumes.get(at).filter(|volume| volume.number == number)
     }
 }
 

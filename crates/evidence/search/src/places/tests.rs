@@ -86,6 +86,20 @@ fn of_several_files_that_hold_a_byte_the_best_is_named_and_the_others_counted() 
 }
 
 #[test]
+fn a_file_whose_file_system_claims_another_volume_comes_after_those_of_that_volume() {
+    let mut builder = volume();
+    builder.volume(2, ByteRange::new(2050, 500));
+    builder.file(1, &file("/claims", 1000)).unwrap();
+    builder.run(run(0, 2100, 300));
+    builder.file(2, &file("/own", 150)).unwrap();
+    builder.run(run(0, 2100, 200));
+    let places = builder.finish();
+    assert_eq!(said(&places, 2110), (Some("/own"), PlaceState::Allocated, Some(10), 1));
+    assert_eq!(said(&places, 2260), (Some("/own"), PlaceState::Slack, Some(160), 1));
+    assert_eq!(said(&places, 2310), (Some("/claims"), PlaceState::Allocated, Some(210), 0), "no other file holds it");
+}
+
+#[test]
 fn a_deleted_file_has_its_free_clusters_only() {
     let gone = NewFile { is_deleted: true, ..file("/gone", 150) };
     let places = with(&[(gone, &[run(0, 1800, CLUSTER), run(100, 1300, CLUSTER)])]);
