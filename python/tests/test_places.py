@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +122,16 @@ def test_streams_in_records_beside_that_of_the_file_have_their_places(tmp_path: 
     for name, content in streams.items():
         runs = said.of(f"/file:{name}")["runs"]
         assert b"".join(disk[place : place + length] for _, place, length in runs) == content, name
+
+
+def test_runs_at_offsets_that_no_file_has_are_left_out(made: Callable[[str], Path]) -> None:  # noqa: F811
+    image = made("ext4")
+    one = worker(image, "ext4")
+    system = pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
+    files = places_files.Files(one, one.volumes[0], system, Heard(), lambda sentence: None)
+    block = int(system.info.block_size)
+    runs = [SimpleNamespace(flags=0, offset=at, addr=2, len=1) for at in (0, (1 << 63) // block - 1, 1 << 60, 7)]
+    assert list(files._runs(runs)) == [(0, 2 * block, block), (7 * block, 2 * block, block)]
 
 
 def test_an_attribute_list_that_is_hostile_names_no_record_and_ends() -> None:

@@ -19,6 +19,8 @@ from cheetah.triage.task import Volume
 RUNS_MAX = 1 << 20
 """The runs of a stream that are listed."""
 _RUNS_AT_ONCE = 4096
+_OFFSET_MAX = (1 << 63) - 1
+"""The largest offset in a file."""
 _SYSTEM_INODES = {"ntfs": 16, "hfs": 16}
 """The number of the first record that is not one of a structure of the file system."""
 _EXTEND = "/$Extend/"
@@ -275,10 +277,11 @@ class Files:
         for run in attribute:
             if int(run.flags) & _HOLE:
                 continue
-            place = self._base + int(run.addr) * self._block
+            at, place = int(run.offset) * self._block, self._base + int(run.addr) * self._block
             length = min(int(run.len) * self._block, self._end - place)
-            if length > 0:
-                yield int(run.offset) * self._block, place, length
+            # The other program ends the listing at a number that it cannot hold.
+            if length > 0 and at + length <= _OFFSET_MAX:
+                yield at, place, length
 
 
 def _embedded(read: Callable[[int, int], bytes], fs: str) -> int:
