@@ -228,7 +228,7 @@ pub struct Files<'a> {
     pub left_out_runs: u64,
     /// Volumes that had no room.
     pub left_out_volumes: u64,
-    /// How the lister ended, if it did so before it had found the volumes: `killed`, `exited` or `malformed`.
+    /// How the lister ended, if it did so before it had found the volumes: `killed`, `exited`, `malformed` or `silent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lister: Option<&'static str>,
     /// Why volumes may be missing, a sentence each: a partition table that could not be read, or what no key opened; 20 at most.
@@ -264,7 +264,8 @@ pub struct ListedVolume<'a> {
     /// Its length in bytes.
     pub len: u64,
     /// `whole`; `partly`: some files may be missing; `unsupported`: no file system that can be listed; `not-reached`; or how the lister
-    /// ended while it listed it: `killed` by a signal, `exited`, or `malformed`: it said something that is not understood.
+    /// ended while it listed it: `killed` by a signal, `exited`, `malformed`: it said something that is not understood, or `silent`: it did
+    /// nothing for 5 minutes, and was stopped.
     pub listing: &'static str,
     /// Its number.
     pub number: u32,

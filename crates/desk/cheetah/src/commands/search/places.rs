@@ -147,6 +147,7 @@ const fn of_death(death: Death) -> (&'static str, Option<i32>) {
         Death::Killed { signal } => ("killed", Some(signal)),
         Death::Exited { code } => ("exited", Some(code)),
         Death::Malformed => ("malformed", None),
+        Death::Silent => ("silent", None),
     }
 }
 
@@ -159,6 +160,7 @@ fn in_words(death: Death) -> String {
         Death::Killed { signal } => format!("the lister was killed by signal {signal}"),
         Death::Exited { code } => format!("the lister ended with exit code {code}"),
         Death::Malformed => "the lister said what is not understood".to_owned(),
+        Death::Silent => "the lister was stopped, as it had read nothing for minutes".to_owned(),
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use cheetah_device::around::{is_local, reason};
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::Error;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 
 use super::message::Message;
 use crate::commands::python::SAFE_PATH;
@@ -16,6 +18,8 @@ use crate::os;
 
 /// The module that it runs.
 pub const MODULE: &str = "cheetah.places";
+/// How long it may neither read nor say anything: a hostile file system can keep The Sleuth Kit busy without an end.
+pub const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// The longest line that it says.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// The most bytes that it reads at once.
@@ -50,6 +54,8 @@ pub enum Death {
     },
     /// It said something that is not understood, and was stopped.
     Malformed,
+    /// It neither read nor said anything for too long, and was stopped.
+    Silent,
 }
 
 /// What it said next.
@@ -66,11 +72,12 @@ pub struct Lister {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     line: Vec<u8>,
+    silence_max: Duration,
 }
 
 impl Lister {
-    /// Starts it with the first line that it is told. It ends with this value.
-    pub async fn start(python: &OsStr, begin: &[u8]) -> Result<Self> {
+    /// Starts it with the first line that it is told. It ends with this value, and may be silent for a while.
+    pub async fn start(python: &OsStr, begin: &[u8], silence_max: Duration) -> Result<Self> {
         let mut command = Command::new(python);
         command.args([SAFE_PATH, "-m", MODULE]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let kept = KEPT.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
@@ -80,7 +87,7 @@ impl Lister {
         let mut child = command.spawn().context(starting)?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
         let (Some(to), Some(from)) = (to, from) else { return Err(Failure::failed(starting)) };
-        let mut lister = Self { child, to, from: BufReader::new(from), line: Vec::new() };
+        let mut lister = Self { child, to, from: BufReader::new(from), line: Vec::new(), silence_max };
         // If it has died, that is noticed when it says nothing.
         let _ = lister.tell(&[begin, b"\n"]).await;
         Ok(lister)
@@ -102,7 +109,10 @@ impl Lister {
     async fn message(&mut self) -> Result<Said> {
         self.line.clear();
         let mut limited = (&mut self.from).take(LINE_BYTES_MAX);
-        let read = limited.read_until(b'\n', &mut self.line).await;
+        let Ok(read) = timeout(self.silence_max, limited.read_until(b'\n', &mut self.line)).await else {
+            self.stop().await?;
+            return Ok(Said::Died(Death::Silent));
+        };
         if read.is_err() || !self.line.ends_with(b"\n") {
             return Ok(Said::Died(match self.line.len() as u64 {
                 LINE_BYTES_MAX => self.malformed().await?,
@@ -117,8 +127,12 @@ impl Lister {
 
     /// Stops it: what it says is not understood.
     pub async fn malformed(&mut self) -> Result<Death> {
-        self.child.kill().await.context("cannot stop what lists files")?;
+        self.stop().await?;
         Ok(Death::Malformed)
+    }
+
+    async fn stop(&mut self) -> Result<()> {
+        self.child.kill().await.context("cannot stop what lists files")
     }
 
     /// Reads for it. What cannot be read is no failure of the listing, which says what is missing.
@@ -148,5 +162,23 @@ fn death(status: ExitStatus) -> Death {
     match os::killed_by(status) {
         Some(signal) => Death::Killed { signal },
         None => Death::Exited { code: status.code().unwrap_or(-1) },
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lister_that_says_nothing_is_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lister");
+        std::fs::write(&path, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut lister = Lister::start(path.as_os_str(), b"{}", Duration::ZERO).await.unwrap();
+        assert!(matches!(lister.message().await.unwrap(), Said::Died(Death::Silent)));
+        assert!(lister.child.try_wait().unwrap().is_some(), "it is gone");
     }
 }

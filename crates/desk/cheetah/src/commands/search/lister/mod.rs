@@ -14,7 +14,7 @@ use cheetah_search::{FileRun, NewFile, PlaceLimits, Places, PlacesBuilder};
 use cheetah_source::OpenedSource;
 
 pub use self::child::Death;
-use self::child::{Lister, MODULE, Said};
+use self::child::{Lister, MODULE, SILENCE_MAX, Said};
 use self::message::{Begin, FileFound, Message, VolumeFound};
 use crate::commands::python::Verb;
 use crate::failure::{Context as _, Result};
@@ -104,7 +104,8 @@ pub async fn list(opened: &OpenedSource, python: &OsStr) -> Result<Listed> {
             unlocked: &unlocked,
         };
         let begin = serde_json::to_vec(&begin).context("cannot describe the source to what lists files")?;
-        let Some(death) = listed(Lister::start(python, &begin).await?, &device, &mut taken).await? else { break };
+        let lister = Lister::start(python, &begin, SILENCE_MAX).await?;
+        let Some(death) = listed(lister, &device, &mut taken).await? else { break };
         match taken.current.take() {
             // Each volume is tried once, so this ends.
             Some(number) if number >= first => {
