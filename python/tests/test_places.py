@@ -19,7 +19,7 @@ from triage_images import MADE, ExFat, made  # noqa: F401
 from triage_worker import Raw, worker
 
 from cheetah.places import files as places_files
-from cheetah.places import ntfs_records
+from cheetah.places import listing, ntfs_records
 from cheetah.places.pipe import Pipe
 from cheetah.triage.task import Volume
 
@@ -253,6 +253,11 @@ def test_a_pipe_reads_in_pieces_and_reports_what_cannot_be_read() -> None:
     assert pipe.pread(10, 4) == b""
     said = [json.loads(line) for line in messages.getvalue().splitlines()]
     assert said == [{"read": [6, 4]}, {"read": [0, 4]}]
+
+
+def test_a_sentence_with_bytes_that_are_no_text_is_understood_and_not_endless() -> None:
+    assert listing._said("name \udcff: bad") == "name ?: bad"
+    assert len(listing._said("x" * 5000)) == 1000
 
 
 def test_a_volume_whose_blocks_have_headers_names_no_file(made: Callable[[str], Path]) -> None:  # noqa: F811

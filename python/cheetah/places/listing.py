@@ -56,7 +56,7 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
                 "offset": volume.start,
                 "len": volume.length,
                 "fs": volume.fs,
-                "description": volume.description,
+                "description": _said(volume.description),
                 "problems": _gaps(found, volume.index),
             }
         )
@@ -69,13 +69,17 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
 
 def _apart(volume: Mapping[str, Any]) -> str:
     """Returns why the files of an array or a logical volume are not listed."""
-    sentence = f"{volume['description']} lies in several pieces of the source, so its files are not listed"
-    return sentence[:_SENTENCE_MAX]
+    return _said(f"{volume['description']} lies in several pieces of the source, so its files are not listed")
+
+
+def _said(sentence: str) -> str:
+    """Returns a sentence as the other program understands it: of limited length, and without bytes that are no text."""
+    return sentence[:_SENTENCE_MAX].encode("utf-8", "replace").decode("utf-8")
 
 
 def _gaps(found: Result, volume: int) -> list[str]:
     """Returns why files may be missing of a volume, or -1 of the source, before any is listed."""
-    sentences = [one.sentence[:_SENTENCE_MAX] for one in found.problems if one.gap and one.volume == volume]
+    sentences = [_said(one.sentence) for one in found.problems if one.gap and one.volume == volume]
     return sentences[:_PROBLEMS_MAX]
 
 
@@ -108,7 +112,7 @@ class VolumeListing:
 
     def _problem(self, sentence: str) -> None:
         if len(self._problems) < _PROBLEMS_MAX:
-            self._problems.append(sentence[:_SENTENCE_MAX])
+            self._problems.append(_said(sentence))
 
     def _files(self) -> None:
         system = opening.file_system(self._worker, self._volume.index)
