@@ -215,6 +215,19 @@ def test_an_hfs_plus_has_files_of_its_own_and_those_of_others_alone_and_in_a_wra
         assert b"".join(whole[at : at + length] for _, at, length in runs)[:20_000] == noise(20_000, 1)
 
 
+def test_a_file_of_exfat_whose_valid_length_is_not_found_makes_a_listing_partial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = ExFat(tmp_path / "exfat.raw")
+    image = volume.write(volume.file("letter", noise(5000, 1)) + volume.file("gone", noise(5000, 2), deleted=True))
+    assert heard(image, "exfat").problems == []
+    monkeypatch.setattr(places_files.distrust, "valid_length", lambda *_: None)
+    # Of a deleted one, it is often not known.
+    assert [problem.partition(":")[0] for problem in heard(image, "exfat").problems if "$" not in problem] == [
+        "/letter"
+    ]
+
+
 def test_a_further_extent_of_a_file_of_iso_9660_has_no_offset_in_the_file(tmp_path: Path) -> None:
     tree, image = tmp_path / "tree", tmp_path / "disc.iso"
     tree.mkdir()

@@ -269,6 +269,8 @@ class Files:
             return ntfs_records.initialised_bytes(stored[2])
         if self._volume.fs == "exfat" and size and row["kind"] == "r":
             found = distrust.valid_length(self._worker, self._volume.index, row["inode"], size)
+            if found is None and self._is_whole(row):
+                self._problem(f"{row['path']}: it is not known how much of its clusters was written")
             return size if found is None else found
         return size
 
