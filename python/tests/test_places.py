@@ -288,18 +288,23 @@ def test_a_volume_whose_blocks_have_headers_names_no_file(made: Callable[[str], 
         places_files.Files(one, one.volumes[0], Raw2352(), said, lambda sentence: None)
 
 
-def answered(image: Path, first: int = 0, logical: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    """What the process says that lists the files of an image, whose reads are answered here."""
-    disk = image.read_bytes()
-    order = {
+def order_of(size: int, first: int = 0, logical: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """What the process is told at first."""
+    return {
         "first": first,
         "logical": {"volumes": list(logical), "not_opened": []},
         "locked": [],
         "near": True,
         "sector_size": None,
-        "size": len(disk),
+        "size": size,
         "unlocked": None,
     }
+
+
+def answered(image: Path, first: int = 0, logical: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """What the process says that lists the files of an image, whose reads are answered here."""
+    disk = image.read_bytes()
+    order = order_of(len(disk), first, logical)
     said = []
     command = [sys.executable, "-P", "-m", "cheetah.places"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -316,6 +321,25 @@ def answered(image: Path, first: int = 0, logical: Sequence[dict[str, Any]] = ()
                 said.append(message)
     assert process.returncode == 0
     return said
+
+
+@pytest.mark.parametrize("which", ["stdin", "stdout"])
+def test_the_process_ends_at_once_if_nobody_answers_or_listens(made: Callable[[str], Path], which: str) -> None:  # noqa: F811
+    disk = made("ext4").read_bytes()
+    order = json.dumps(order_of(len(disk))).encode() + b"\n"
+    command = [sys.executable, "-P", "-m", "cheetah.places"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if which == "stdout":
+            process.stdout.close()
+        process.stdin.write(order)
+        process.stdin.flush()
+        if which == "stdin":
+            assert b"read" in process.stdout.readline()
+            process.stdin.close()
+        assert process.wait() == 1
+        # It does not go on with a source of which nothing can be read.
+        assert process.stderr.read() == b""
 
 
 def test_the_process_lists_each_volume_between_its_begin_and_its_end(made: Callable[[str], Path]) -> None:  # noqa: F811

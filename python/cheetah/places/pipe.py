@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import struct
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 PIECE_BYTES = 4 << 20
@@ -28,11 +29,19 @@ class Pipe:
 
     def say(self, **message: Any) -> None:
         """Sends a message."""
-        self._messages.write(json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n")
+        line = json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+        self._send(lambda: self._messages.write(line))
 
     def flush(self) -> None:
         """Sends what was kept back."""
-        self._messages.flush()
+        self._send(self._messages.flush)
+
+    def _send(self, send: Callable[[], Any]) -> None:
+        try:
+            send()
+        except OSError:
+            # The program that asks is gone. To The Sleuth Kit, it would be a sector that cannot be read.
+            os._exit(1)
 
     def pread(self, offset: int, length: int) -> bytes:
         """Returns bytes at an offset, fewer only at the end. Raises OSError if they cannot be read."""
