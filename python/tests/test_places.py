@@ -91,6 +91,23 @@ def test_resident_content_over_the_end_of_a_sector_lies_in_the_update_sequence_a
     assert content not in disk, "two bytes of it are elsewhere"
 
 
+def test_files_of_ntfs_whose_record_is_not_found_make_a_listing_partial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "ntfs.raw"
+    with image.open("wb") as file:
+        file.truncate(4 << 20)
+    run(program("mkntfs"), "-F", "-Q", "-q", image)
+    for name, size in (("small", 100), ("large", 10_000)):
+        (tmp_path / name).write_bytes(noise(size, 1))
+        run(program("ntfscp"), "-f", "-q", image, tmp_path / name, name)
+    assert heard(image, "ntfs").problems == []
+    # Its pieces may lie apart.
+    monkeypatch.setattr(ntfs_records.Records, "record", lambda *_: None)
+    paths = [problem.partition(":")[0] for problem in heard(image, "ntfs").problems]
+    assert {"/small", "/large"} <= set(paths)
+
+
 def test_streams_of_the_mft_have_paths_of_their_own(tmp_path: Path) -> None:
     image = tmp_path / "ntfs.raw"
     with image.open("wb") as file:
@@ -112,12 +129,16 @@ def test_streams_in_records_beside_that_of_the_file_have_their_places(tmp_path: 
     streams = {f"stream{number:02}": noise(40, number) for number in range(60)}
     try:
         (mount / "file").write_bytes(noise(5000, 99))
+        (mount / "other").write_bytes(b"")
+        (mount / "other:a\tname").write_bytes(noise(30, 98))
         for name, content in streams.items():
             (mount / f"file:{name}").write_bytes(content)
     finally:
         run("umount", mount)
     said, disk = heard(image, "ntfs"), image.read_bytes()
     assert said.of("/file:$ATTRIBUTE_LIST")["metadata"] and said.of("/file")["valid"] == 5000
+    (other,) = [one for one in said.files if one["path"].startswith("/other:")]
+    assert b"".join(disk[place : place + length] for _, place, length in other["runs"]) == noise(30, 98)
     # All are of one size, and The Sleuth Kit numbers them otherwise than their records do.
     for name, content in streams.items():
         runs = said.of(f"/file:{name}")["runs"]

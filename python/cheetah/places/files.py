@@ -59,8 +59,8 @@ class _OpenFile:
         kind = row["attr_type"]
         return self._content if kind is None else self._by_number.get((kind, row["attr_id"]))
 
-    def record(self, kind: int, name: str) -> int | None:
-        """Returns the number of the record of NTFS in which a stream begins; None if it is not known."""
+    def records(self) -> dict[tuple[int, str], int]:
+        """Returns the records of NTFS in which streams begin, by type and name; nothing if all do in the file's own."""
         if self._records is None:
             self._records = {}
             for one in self.attributes:
@@ -68,7 +68,7 @@ class _OpenFile:
                     self._records = ntfs_records.listed(
                         bytes(self._file.read_random(0, size, _ATTRIBUTE_LIST, int(one.info.id)))
                     )
-        return self._records.get((kind, name)) if self._records else self.inode
+        return self._records
 
 
 class Files:
@@ -185,6 +185,8 @@ class Files:
         stored = self._stored(row, attribute, size)
         if is_resident:
             runs = self._resident(stored)
+            if self._ntfs and stored is None and size and self._is_whole(row):
+                self._problem(f"{path}: it is not known where in its record its content lies")
         else:
             valid = self._valid(row, stored, size) if is_content else size
             runs = self._runs(attribute)
@@ -247,14 +249,17 @@ class Files:
         """Returns where the record of an NTFS stream lies in the volume, its bytes and the attribute; None if it is not known."""
         if self._records is None or self._open is None:
             return None
-        kind, name = int(attribute.info.type), (attribute.info.name or b"").decode("utf-8", "replace")
-        number = self._open.record(kind, name)
+        kind, number = int(attribute.info.type), row["inode"]
+        called: str | int = int(attribute.info.id)
+        if records := self._open.records():
+            called = (attribute.info.name or b"").decode("utf-8", "replace")
+            number = records.get((kind, called))
         if number is None or (found := self._records.record(number)) is None:
             return None
         place, raw = found
         if number != row["inode"] and ntfs_records.base(raw) != row["inode"]:
             return None
-        one = ntfs_records.attribute(raw, kind, name, size)
+        one = ntfs_records.attribute(raw, kind, called, size)
         return None if one is None else (place, raw, one)
 
     def _resident(self, stored: tuple[int, bytes, Any] | None) -> Iterator[Run]:
@@ -267,12 +272,14 @@ class Files:
         """Returns the number of the first bytes of a stream that are its own: what is behind them reads as zeros."""
         if stored is not None and not stored[2].resident:
             return ntfs_records.initialised_bytes(stored[2])
-        if self._volume.fs == "exfat" and size and row["kind"] == "r":
+        found: int | None = size
+        if self._ntfs and stored is None:
+            found = None
+        elif self._volume.fs == "exfat" and size and row["kind"] == "r":
             found = distrust.valid_length(self._worker, self._volume.index, row["inode"], size)
-            if found is None and self._is_whole(row):
-                self._problem(f"{row['path']}: it is not known how much of its clusters was written")
-            return size if found is None else found
-        return size
+        if found is None and size and self._is_whole(row):
+            self._problem(f"{row['path']}: it is not known how much of its clusters was written")
+        return size if found is None else found
 
     def _runs(self, attribute: Any) -> Iterator[Run]:
         """Yields the stored runs of a stream within the volume, with offsets in the source, in the order of the stream."""

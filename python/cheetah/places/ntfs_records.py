@@ -63,11 +63,12 @@ def listed(content: bytes) -> dict[tuple[int, str], int]:
     return records
 
 
-def attribute(raw: bytes, kind: int, name: str, size: int) -> mft_record.Attribute | None:
-    """Returns the attribute of a record that has this type, name and size, and with which a stream begins. The numbers of The Sleuth Kit are
-    not those of the record if the file has an `$ATTRIBUTE_LIST`."""
+def attribute(raw: bytes, kind: int, called: str | int, size: int) -> mft_record.Attribute | None:
+    """Returns the attribute of a record that has this type, name or number, and size, and with which a stream begins. The numbers of The
+    Sleuth Kit are not those of the record if the file has an `$ATTRIBUTE_LIST`; its names may differ in characters that are no text."""
     for one in mft_record.attributes(mft_record.fixed_up(raw)):
-        if (one.kind, one.name) == (kind, name) and (one.resident or _first_cluster(one) == 0):
+        is_called = called == (one.name if isinstance(called, str) else one.number)
+        if one.kind == kind and is_called and (one.resident or _first_cluster(one) == 0):
             own = _resident_bytes(one) if one.resident else one.size()
             return one if own == size else None
     return None
