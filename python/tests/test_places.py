@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,14 @@ def test_streams_of_the_mft_have_paths_of_their_own(tmp_path: Path) -> None:
     run(program("mkntfs"), "-F", "-Q", "-q", image)
     said = heard(image, "ntfs")
     assert said.of("/$MFT")["metadata"] and said.of("/$MFT:$BITMAP")["metadata"]
+
+
+def test_the_indexes_of_a_real_ntfs_are_told_apart(evidence: Callable[[str], Path], tmp_path: Path) -> None:
+    image = tmp_path / "ntfs.bin"
+    image.write_bytes(zlib.decompress(evidence("ntfs.bin.gz").read_bytes(), wbits=31))
+    said = heard(image, "ntfs")
+    assert said.of("/$Secure:$SDH:$INDEX_ALLOCATION")["runs"] and said.of("/$Secure:$SII:$INDEX_ALLOCATION")["runs"]
+    assert said.of("/Large Directory:$INDEX_ALLOCATION")["runs"]
 
 
 def test_streams_in_records_beside_that_of_the_file_have_their_places(tmp_path: Path) -> None:

@@ -171,10 +171,10 @@ class Files:
         kind = int(attribute.info.type)
         if not self._ntfs:
             return path + ("/..namedfork/rsrc" if kind == _RESOURCES else "")
-        if own is not None and own.info.name and own.info.name != b"$I30":
-            name = bodyfile.sane(own.info.name).decode("utf-8", "backslashreplace")
-            path = path.removesuffix(f":{name}")
-        return f"{path}:{_NTFS_NAMES.get(kind, f'attribute {kind}')}"
+        if own is not None:
+            path = path.removesuffix(_stream_name(own))
+        # As Windows names it: the file, the stream, and its type.
+        return f"{path}{_stream_name(attribute)}:{_NTFS_NAMES.get(kind, f'attribute {kind}')}"
 
     def _say(self, row: dict[str, Any], path: str, attribute: Any, is_content: bool) -> int:
         """Says a stream, and returns its number."""
@@ -291,6 +291,14 @@ class Files:
             # The other program ends the listing at a number that it cannot hold.
             if length > 0 and at + length <= _OFFSET_MAX:
                 yield at, place, length
+
+
+def _stream_name(attribute: Any) -> str:
+    """Returns the name of a stream behind that of its file; nothing for one without, and for the index of a folder."""
+    name = attribute.info.name
+    if not name or name == b"$I30":
+        return ""
+    return ":" + bodyfile.sane(name).decode("utf-8", "backslashreplace")
 
 
 def _embedded(read: Callable[[int, int], bytes], fs: str) -> int:
