@@ -11,7 +11,7 @@ use cheetah_probe::far::limits::{BULKS_MAX, LIMITS, RECEIVERS_PER_CALLER_MAX};
 use cheetah_probe::far::measure::{FarRequest, measure};
 use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, Token, router, tag};
 use cheetah_probe::schedule::Pattern;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Another address of this machine.
@@ -273,8 +273,11 @@ fn a_silent_address_and_another_server_give_different_errors() {
         let silent =
             FarClient::new(listener.local_addr().expect("its address"), None).with_patience(Duration::from_millis(50));
         assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
-        drop(listener);
-        assert!(matches!(silent.about().await, Err(FarError::Unreachable { .. })));
+        // The port is kept, but nothing listens there: one that is free may be taken by another test.
+        let closed = TcpSocket::new_v4().expect("a socket");
+        closed.bind(SocketAddr::new(LOOPBACK, 0)).expect("a port");
+        let refusing = FarClient::new(closed.local_addr().expect("its address"), None);
+        assert!(matches!(refusing.about().await, Err(FarError::Unreachable { .. })));
         let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
         let other = FarClient::new(listener.local_addr().expect("its address"), None);
         tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
