@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cheetah_carve::{CarvedFile, Progress};
 use cheetah_device::ByteRange;
+use cheetah_device::coverage::State as Reach;
 use cheetah_drive::WorkDone;
 use cheetah_error::next::Search as Step;
 use cheetah_error::{Error, Result};
@@ -17,6 +18,7 @@ use cheetah_kit::file::{FileId, try_lock};
 use cheetah_kit::folder::Folder;
 use cheetah_search::{Batch, InnerHit, Search};
 
+use super::again::settled;
 use super::check::{check_kept, check_names, kept};
 use super::errors::{altered, damaged, no_journal, not_ours, not_ours_because, other_search, reading, writing};
 use super::group::{Batches, Group, read_group};
@@ -165,9 +167,12 @@ impl Journal {
         self.near = Some(self.near_before.and(done));
     }
 
-    /// Whether there is so much to be stored that [`Self::store`] is due.
+    /// Whether there is so much to be stored that [`Self::store`] is due. Where ranges are searched again, a group does not end before
+    /// it is known which of its neighbours can be read.
     pub fn is_due(&self) -> bool {
-        self.group.is_due()
+        let ahead = ByteRange::new(self.group.range.end(), 2 * self.search.overlap().edge() as u64);
+        let is_new = || self.state.coverage.runs(ahead).all(|(_, reach)| reach != Reach::Read);
+        self.group.is_due() && (self.group.is_overdue() || is_new())
     }
 
     /// Adds a result. It is stored with others, at [`Self::store`] or before.
@@ -179,9 +184,15 @@ impl Journal {
         if batch.range.is_empty() {
             return Ok(());
         }
-        if self.group.range.end() != batch.range.offset {
-            self.store()?;
-            self.group = Group::new(batch.range.offset);
+        let skipped = batch.range.offset.checked_sub(self.group.range.end());
+        match skipped {
+            Some(0) => {}
+            // A group is stored as rarely if many small ranges are searched again.
+            Some(skipped) if !self.group.range.is_empty() && !self.group.is_due() => self.group.skip(skipped),
+            _ => {
+                self.store()?;
+                self.group = Group::new(batch.range.offset);
+            }
         }
         let search = self.search.clone();
         let mut records = Vec::new();
@@ -208,6 +219,7 @@ impl Journal {
         }
         let (rows, mut searched) = group.finish();
         searched.near = self.near.clone();
+        searched.parts = settled(searched.offset, searched.parts, &self.state.coverage, self.search.overlap());
         if let Some(rows) = rows {
             self.append(&rows)?;
         }
@@ -226,6 +238,7 @@ impl Journal {
             stretches: self.state.stretches.iter(),
             path: &self.path,
             ready: VecDeque::new(),
+            groups: VecDeque::new(),
         }
     }
 

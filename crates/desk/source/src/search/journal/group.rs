@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::iter::Peekable;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::vec;
 
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State as Reach;
@@ -25,10 +27,16 @@ const GROUP_BYTES: u64 = 1 << 30;
 const GROUP_ROOM_BYTES: usize = 32 << 20;
 const GROUP_PARTS: usize = 16 << 10;
 const GROUP_AGE: Duration = Duration::from_secs(1);
+/// As many times the room and the parts of a group are the most that waits for a place where it may end.
+const OVERDUE: usize = 4;
+/// The groups that are kept while results are read: the pieces of some alternate.
+const GROUPS_KEPT: usize = 3;
 
 /// A group that is being collected: a range, what became of it, and its hits.
 pub struct Group {
     pub range: ByteRange,
+    /// The bytes of the range that are not skipped.
+    done_bytes: u64,
     parts: Vec<RangePart>,
     nodes: Vec<NodeRow>,
     rows: Vec<HitRow>,
@@ -43,6 +51,7 @@ impl Group {
     pub fn new(offset: u64) -> Self {
         Self {
             range: ByteRange::new(offset, 0),
+            done_bytes: 0,
             parts: Vec::new(),
             nodes: Vec::new(),
             rows: Vec::new(),
@@ -55,23 +64,34 @@ impl Group {
 
     /// Whether it is to be written now.
     pub fn is_due(&self) -> bool {
-        self.range.len >= GROUP_BYTES
+        self.done_bytes >= GROUP_BYTES
             || self.room_bytes >= GROUP_ROOM_BYTES
             || self.parts.len() >= GROUP_PARTS
             || !self.range.is_empty() && self.begun.elapsed() >= GROUP_AGE
+    }
+
+    /// Whether it is to be written wherever it ends.
+    pub const fn is_overdue(&self) -> bool {
+        self.room_bytes >= OVERDUE * GROUP_ROOM_BYTES || self.parts.len() >= OVERDUE * GROUP_PARTS
+    }
+
+    /// Leaves out bytes that follow, which are not searched again.
+    pub fn skip(&mut self, len: u64) {
+        self.parts.push(RangePart { len, state: None, why: None, node: None });
+        self.range.len += len;
     }
 
     /// Adds a result that follows. Calls `frame` with records of hits.
     pub fn add(&mut self, batch: &Batch, search: &Search, mut frame: impl FnMut(Record) -> Result<()>) -> Result<()> {
         let why: Option<String> = batch.why.as_ref().map(|why| why.chars().take(WHY_CHARS_MAX).collect());
         let node = batch.node.as_deref().map(|node| self.node(node));
+        let (len, state) = (batch.range.len, Some(batch.state));
         match self.parts.last_mut() {
-            Some(last) if (last.state, &last.why, last.node) == (batch.state, &why, node) => {
-                last.len += batch.range.len;
-            }
-            _ => self.parts.push(RangePart { len: batch.range.len, state: batch.state, why, node }),
+            Some(last) if (last.state, &last.why, last.node) == (state, &why, node) => last.len += len,
+            _ => self.parts.push(RangePart { len, state, why, node }),
         }
-        self.range.len += batch.range.len;
+        self.range.len += len;
+        self.done_bytes += len;
         for hit in &batch.hits {
             let row = HitRow::of(hit, search).ok_or_else(|| Error::failed("a hit is none of this search"))?;
             self.rows.push(row);
@@ -135,39 +155,77 @@ pub struct Batches<'a> {
     pub(super) stretches: std::collections::btree_map::Iter<'a, u64, Stretch>,
     pub(super) path: &'a Path,
     pub(super) ready: VecDeque<Batch>,
+    /// The groups that were read last, the last one first.
+    pub(super) groups: VecDeque<ReadGroup>,
 }
 
 impl Batches<'_> {
     fn read(&mut self, range: ByteRange, place: Place) -> Result<()> {
-        let read = read_group(self.file, place, self.search).map_err(|error| reading(self.path, &error))?;
-        let Some((hits, _, Record::Searched(searched))) = read else { return Err(altered(self.path)) };
-        self.ready.extend(batches(hits, &searched, range));
+        let kept = self.groups.iter().position(|group| group.place == place);
+        let mut group = match kept.and_then(|kept| self.groups.remove(kept)) {
+            Some(group) => group,
+            None => self.group(place)?,
+        };
+        self.ready.extend(group.batches(range));
+        self.groups.push_front(group);
+        self.groups.truncate(GROUPS_KEPT);
         Ok(())
+    }
+
+    fn group(&self, place: Place) -> Result<ReadGroup> {
+        let read = read_group(self.file, place, self.search).map_err(|error| reading(self.path, &error))?;
+        match read {
+            Some((hits, _, Record::Searched(searched))) => Ok(ReadGroup::new(place, hits, searched)),
+            _ => Err(altered(self.path)),
+        }
     }
 }
 
-/// What a group says of a range.
-fn batches(hits: Vec<Hit>, searched: &SearchedRange, range: ByteRange) -> Vec<Batch> {
-    let mut hits = hits.into_iter().peekable();
-    let node = |NodeRow(name, instance): &NodeRow| {
-        Arc::new(SearchNode { name: name.as_str().into(), instance: instance.as_str().into() })
-    };
-    let nodes: Vec<_> = searched.nodes.iter().map(node).collect();
-    let (mut at, mut batches) = (searched.offset, Vec::new());
-    for part in &searched.parts {
-        let part_range = ByteRange::new(at, part.len);
-        at = part_range.end();
-        let Some(range) = part_range.intersection(range) else { continue };
-        let mut own = Vec::new();
-        if part.state == Reach::Read {
-            while hits.next_if(|hit| hit.offset < range.offset).is_some() {}
-            own.extend(std::iter::from_fn(|| hits.next_if(|hit| hit.offset < range.end())));
-        }
-        let why = part.why.as_deref().map(Arc::from);
-        let node = part.node.and_then(|node| nodes.get(node)).cloned();
-        batches.push(Batch { range, state: part.state, why, hits: own, node });
+/// A group of a range, for which ranges within it are asked in their order.
+pub struct ReadGroup {
+    place: Place,
+    /// The hits that were not taken yet.
+    hits: Peekable<vec::IntoIter<Hit>>,
+    parts: Vec<RangePart>,
+    /// The offset of each part.
+    offsets: Vec<u64>,
+    nodes: Vec<Arc<SearchNode>>,
+}
+
+impl ReadGroup {
+    fn new(place: Place, hits: Vec<Hit>, searched: SearchedRange) -> Self {
+        let SearchedRange { offset, parts, nodes, .. } = searched;
+        let node = |NodeRow(name, instance): &NodeRow| {
+            Arc::new(SearchNode { name: name.as_str().into(), instance: instance.as_str().into() })
+        };
+        let nodes = nodes.iter().map(node).collect();
+        let mut at = offset;
+        let offsets = parts.iter().map(|part| std::mem::replace(&mut at, at.saturating_add(part.len))).collect();
+        Self { place, hits: hits.into_iter().peekable(), parts, offsets, nodes }
     }
-    batches
+
+    /// What it says of a range.
+    fn batches(&mut self, range: ByteRange) -> Vec<Batch> {
+        let first = self.offsets.partition_point(|offset| *offset <= range.offset).saturating_sub(1);
+        let mut batches = Vec::new();
+        for (offset, part) in self.offsets.iter().zip(&self.parts).skip(first) {
+            if *offset >= range.end() {
+                break;
+            }
+            let Some((state, range)) = part.state.zip(ByteRange::new(*offset, part.len).intersection(range)) else {
+                continue;
+            };
+            let mut hits = Vec::new();
+            if state == Reach::Read {
+                while self.hits.next_if(|hit| hit.offset < range.offset).is_some() {}
+                hits.extend(std::iter::from_fn(|| self.hits.next_if(|hit| hit.offset < range.end())));
+            }
+            let why = part.why.as_deref().map(Arc::from);
+            let node = part.node.and_then(|node| self.nodes.get(node)).cloned();
+            batches.push(Batch { range, state, why, hits, node });
+        }
+        batches
+    }
 }
 
 impl Iterator for Batches<'_> {

@@ -8,8 +8,10 @@
 //! Records of hits are followed by one that says which range they are of. Only that makes them count, so that a group of records is
 //! there as a whole, or not at all. What a crash left of the last group is cut off, and searched again.
 //!
-//! A later group takes the place of earlier ones for its range: ranges that cannot be read are searched again.
+//! A later group takes the place of earlier ones for its parts that were searched: ranges that cannot be read are searched again. What
+//! was searched once and cannot be read the next time stays as it was.
 
+mod again;
 mod check;
 mod errors;
 mod file;

@@ -96,9 +96,9 @@ pub struct SearchedRange {
 pub struct RangePart {
     /// Its length in bytes.
     pub len: u64,
-    /// What became of it.
+    /// What became of it; `None` if it stays as it was: it was not searched again, or could not be.
     #[serde(with = "states")]
-    pub state: State,
+    pub state: Option<State>,
     /// Why it was not searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -196,25 +196,27 @@ impl InnerRow {
     }
 }
 
-/// A state by its symbol in a map.
+/// A state by its symbol in a map; none as `=`.
 mod states {
     use cheetah_device::coverage::State;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    pub fn serialize<S: Serializer>(state: &State, serializer: S) -> Result<S::Ok, S::Error> {
+    #[allow(clippy::trivially_copy_pass_by_ref, clippy::ref_option)]
+    pub fn serialize<S: Serializer>(state: &Option<State>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_char(match state {
-            State::Read => '+',
-            State::Unreadable => '-',
-            State::Unread => '?',
+            Some(State::Read) => '+',
+            Some(State::Unreadable) => '-',
+            Some(State::Unread) => '?',
+            None => '=',
         })
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<State, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<State>, D::Error> {
         match char::deserialize(deserializer)? {
-            '+' => Ok(State::Read),
-            '-' => Ok(State::Unreadable),
-            '?' => Ok(State::Unread),
+            '+' => Ok(Some(State::Read)),
+            '-' => Ok(Some(State::Unreadable)),
+            '?' => Ok(Some(State::Unread)),
+            '=' => Ok(None),
             _ => Err(D::Error::custom("no state")),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_carve::{CarvedFile, Counts as CarveCounts, Format, Progress};
 use cheetah_device::coverage::State as Reach;
-use cheetah_device::{ByteRange, Coverage};
+use cheetah_device::{ByteRange, Coverage, coalesce};
 use cheetah_search::seam::Overlap;
 
 use super::keep::KeptFile;
@@ -103,16 +103,19 @@ impl State {
         if range.is_empty() || !range.fits(self.coverage.size()) {
             return Err(BadRecord::Range);
         }
-        let (mut at, mut has_changed) = (range.offset, false);
+        let (mut at, mut done, mut has_changed) = (range.offset, Vec::new(), false);
         for part in &record.parts {
             let part_range = ByteRange::new(at, part.len);
             let is_node = part.node.is_none_or(|node| node < record.nodes.len());
             let is_part = part.len > 0 && part_range.fits(range.end()) && is_node;
-            if !is_part || part.why.is_some() != (part.state != Reach::Read) {
+            if !is_part || part.why.is_some() != part.state.is_some_and(|state| state != Reach::Read) {
                 return Err(BadRecord::Range);
             }
-            has_changed |= self.coverage.runs(part_range).any(|(_, reach)| reach != part.state);
-            self.coverage.set(part_range, part.state);
+            if let Some(state) = part.state {
+                has_changed |= self.coverage.runs(part_range).any(|(_, reach)| reach != state);
+                self.coverage.set(part_range, state);
+                done.push(part_range);
+            }
             at = part_range.end();
         }
         if at != range.end() {
@@ -130,7 +133,9 @@ impl State {
             self.inside_groups.clear();
             self.carved.clear();
         }
-        self.set(range, place);
+        for range in coalesce(done, 0) {
+            self.set(range, place);
+        }
         if self.stretches.len() > GROUPS_MAX { Err(BadRecord::TooMany) } else { Ok(()) }
     }
 
@@ -213,7 +218,11 @@ impl State {
     /// A file that was carved after those before it.
     fn file(&self, CarvedRow(offset, len, format, sha256): &CarvedRow) -> Option<CarvedFile> {
         let format = Format::ALL.into_iter().find(|known| known.name() == format)?;
-        let is_after = self.carved.last().is_none_or(|last| last.offset < *offset);
+        // Two formats may begin at one place.
+        let is_after = self
+            .carved
+            .last()
+            .is_none_or(|last| last.offset < *offset || last.offset == *offset && last.format != format);
         let is_within = *len > 0 && ByteRange::new(*offset, *len).fits(self.coverage.size());
         let is_digest = sha256.len() == SHA256_DIGITS && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         let file = CarvedFile { offset: *offset, len: *len, format, sha256: sha256.clone() };

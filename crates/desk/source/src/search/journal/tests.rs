@@ -109,6 +109,18 @@ fn go_on(journal: &mut Journal, device: &DynDevice, part_bytes: u64, results: us
     });
 }
 
+/// Searches what is left, and stores it at the end.
+fn go_on_in_one_go(journal: &mut Journal, device: &DynDevice) {
+    block_on(async {
+        let options = RunOptions { part_bytes: 1024, within: Some(journal.todo()), ..RunOptions::new(2) };
+        let mut batches = run(&search(), device, &options);
+        while let Some(batch) = batches.next().await {
+            journal.add(&batch.unwrap()).unwrap();
+        }
+        journal.store().unwrap();
+    });
+}
+
 /// The hits and the coverage of results, which follow each other.
 fn told(size: u64, batches: impl IntoIterator<Item = Result<Batch>>) -> (Vec<Hit>, Outcome) {
     let (mut hits, mut outcome, mut at) = (Vec::new(), Outcome::new(size, 3), 0);
@@ -204,6 +216,30 @@ proptest! {
     }
 
     #[test]
+    fn what_was_found_stays_when_it_cannot_be_read_again(bytes in content(), bad in ranges(), later in ranges()) {
+        let (_parent, path) = folder();
+        let size = bytes.len() as u64;
+        let mut journal = open(&path, size).unwrap();
+        go_on(&mut journal, &device(&bytes, &bad), 1024, usize::MAX);
+        let (first, first_outcome) = told(size, journal.batches());
+        // What could be read cannot be read now, and the other way around.
+        go_on_in_one_go(&mut journal, &device(&bytes, &later));
+        let (second, second_outcome) = told(size, journal.batches());
+        let words = |hits: &[Hit]| -> Vec<_> {
+            hits.iter().filter(|hit| hit.pattern < 2).map(|hit| (hit.offset, hit.pattern)).collect()
+        };
+        prop_assert!(words(&first).iter().all(|hit| words(&second).contains(hit)));
+        for range in first_outcome.coverage().in_state(Reach::Read) {
+            prop_assert!(second_outcome.coverage().runs(range).all(|(_, reach)| reach == Reach::Read));
+        }
+        drop(journal);
+        let mut journal = open(&path, size).unwrap();
+        prop_assert_eq!(&journal.state().coverage, second_outcome.coverage());
+        go_on(&mut journal, &device(&bytes, &[]), 700, usize::MAX);
+        assert_same(&journal, at_once(&bytes, &[]))?;
+    }
+
+    #[test]
     fn an_altered_journal_is_refused_or_what_was_altered_is_searched_again(
         bytes in content(),
         at in any::<prop::sample::Index>(),
@@ -270,7 +306,7 @@ fn opened_with(records: &[Record]) -> Result<Journal> {
 }
 
 fn range(offset: u64, len: u64, hits: u64) -> Record {
-    let part = RangePart { len, state: Reach::Read, why: None, node: None };
+    let part = RangePart { len, state: Some(Reach::Read), why: None, node: None };
     Record::Searched(SearchedRange { offset, len, parts: vec![part], nodes: Vec::new(), hits, near: None })
 }
 
@@ -283,7 +319,7 @@ fn hit_row(offset: u64) -> HitRow {
 #[test]
 fn hostile_numbers_are_refused() {
     let part = |len, state, why: Option<&str>, node| {
-        let part = RangePart { len, state, why: why.map(str::to_owned), node };
+        let part = RangePart { len, state: Some(state), why: why.map(str::to_owned), node };
         let parts = vec![part];
         Record::Searched(SearchedRange { offset: 0, len: 100, parts, nodes: Vec::new(), hits: 0, near: None })
     };
@@ -337,6 +373,31 @@ fn a_batch_with_more_hits_than_a_record_takes_is_kept_and_read_again() {
         assert!(journal.todo().is_empty());
         assert_eq!(told(size, journal.batches()).0.len(), 40_000);
     }
+}
+
+#[test]
+fn many_small_ranges_that_are_searched_again_are_stored_together_and_told_in_order() {
+    /// Ranges that cannot be read. Storing each would take a flush of the disk's cache for each.
+    const RANGES: u64 = 50;
+    let (_parent, path) = folder();
+    let bytes = b"a secret ".repeat(8192 * RANGES as usize / 9);
+    let (size, bad) = (bytes.len() as u64, (0..RANGES).map(|number| ByteRange::new(8192 * number + 4096, 512)));
+    let bad: Vec<_> = bad.filter(|bad| bad.fits(size)).collect();
+    let groups = || fs::read_to_string(path.join(JOURNAL)).unwrap().matches(r#" {"searched":"#).count();
+    let mut journal = open(&path, size).unwrap();
+    go_on_in_one_go(&mut journal, &device(&bytes, &bad));
+    let before = groups();
+    go_on_in_one_go(&mut journal, &device(&bytes, &bad));
+    // After a second, a group is stored anyway.
+    assert!(groups() - before < bad.len() / 2, "{} groups", groups() - before);
+    let same = |journal: &Journal, bad: &[ByteRange]| {
+        let ((hits, outcome), (found, found_outcome)) = (at_once(&bytes, bad), told(size, journal.batches()));
+        assert!(found == hits && found_outcome.coverage() == outcome.coverage());
+    };
+    same(&journal, &bad);
+    go_on_in_one_go(&mut journal, &device(&bytes, &[]));
+    drop(journal);
+    same(&open(&path, size).unwrap(), &[]);
 }
 
 #[test]
@@ -425,6 +486,18 @@ fn one_process_at_a_time_searches_into_a_folder() {
     assert!(error.is_misuse() && error.has_next(Step::AwaitOrNameFolder), "{error}");
     drop(journal);
     open(&path, 100).unwrap();
+}
+
+#[test]
+fn files_of_two_formats_that_begin_at_one_place_are_recorded() {
+    let (_parent, path) = folder();
+    let mut journal = open(&path, 10_000).unwrap();
+    drop(journal.carved_folder().unwrap());
+    let files = [carved(&path, 10), CarvedFile { format: Format::Gzip, ..carved(&path, 10) }];
+    fs::copy(path.join("carved").join(files[0].name()), path.join("carved").join(files[1].name())).unwrap();
+    journal.add_carved(2, &Progress::default(), &files).unwrap();
+    drop(journal);
+    assert_eq!(open(&path, 10_000).unwrap().state().carved, files);
 }
 
 /// A file that is carved, as it is saved and recorded.
