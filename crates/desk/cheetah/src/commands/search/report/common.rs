@@ -28,3 +28,13 @@ pub fn count(number: u64) -> String {
 pub fn section(number: u8, id: &str, title: &str) -> Markup {
     html! { h2 id=(id) { span class="section-number" { (number) } (title) } }
 }
+
+/// Numbers, each with what it counts.
+pub fn numbers(title: &str, rows: &[(&str, u64)]) -> Markup {
+    html! {
+        h3 { (title) }
+        dl class="lines" {
+            @for (what, number) in rows { div { dt { (what) } dd { (count(*number)) } } }
+        }
+    }
+}

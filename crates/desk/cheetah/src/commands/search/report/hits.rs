@@ -84,7 +84,7 @@ pub fn most_frequent(histograms: &[Histogram]) -> Markup {
     html! {
         section {
             (section(3, "frequent", "Most frequent"))
-            @if histograms.is_empty() { p class="empty" { "There are no hits." } }
+            @if histograms.is_empty() { p class="empty" { "There are no hits in what was searched." } }
             @for histogram in histograms { (frequent(histogram)) }
         }
     }
@@ -134,7 +134,7 @@ pub fn first(told: &Told<'_>, samples: &Samples) -> Markup {
     html! {
         section {
             (section(4, "hits", "First hits of each pattern"))
-            @if shown.is_empty() { p class="empty" { "There are no hits." } }
+            @if shown.is_empty() { p class="empty" { "There are no hits in what was searched." } }
             @else { p class="lead" { "A few hits of each pattern, in the order of the search; hits.csv and hits.parquet have all." } }
             @for (name, samples) in &shown {
                 h3 class="evidence" { (evidence(name)) }

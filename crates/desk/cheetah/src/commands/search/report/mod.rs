@@ -6,6 +6,7 @@
 mod common;
 mod evidence;
 mod hits;
+mod listed;
 mod samples;
 mod sections;
 mod told;
@@ -32,7 +33,7 @@ const STYLES: [&str; 2] =
 enum Verdict {
     /// All of it.
     Whole,
-    /// Not all of it, or not all of what it holds compressed.
+    /// Not all of it, not all of what it holds compressed, or not all fragments of its files as one.
     Gaps,
     /// The search did not come to its end.
     Stopped,
@@ -41,7 +42,8 @@ enum Verdict {
 impl Verdict {
     fn of(answer: &Answer<'_>) -> Self {
         let unsearched = answer.inside.as_ref().map_or(0, |inside| inside.cut + inside.given_up + inside.unreadable);
-        match (answer.finished, answer.complete && unsearched == 0) {
+        let are_files_whole = answer.files.as_ref().is_none_or(listed::is_whole);
+        match (answer.finished, answer.complete && unsearched == 0 && are_files_whole) {
             (false, _) => Self::Stopped,
             (true, true) => Self::Whole,
             (true, false) => Self::Gaps,

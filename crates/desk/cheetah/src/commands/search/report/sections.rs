@@ -4,8 +4,9 @@ use cheetah_device::Size;
 use cheetah_drive::WorkDone;
 use maud::{Markup, html};
 
-use super::common::{count, section};
+use super::common::{count, numbers, section};
 use super::evidence::evidence;
+use super::listed::listed;
 use super::told::Told;
 use crate::answers::search::{Carved, Inside, Known, Search as Answer};
 
@@ -22,6 +23,7 @@ pub fn coverage(told: &Told<'_>) -> Markup {
             (gaps(answer))
             @if let Some(work) = answer.at_nodes { (at_nodes(work)) }
             @if let Some(inside) = &answer.inside { (compressed(inside)) }
+            @if let Some(files) = &answer.files { (listed(files)) }
             @if let Some(carved) = &answer.carved { (carving(carved)) }
             @if let Some(known) = &answer.known { (known_files(known)) }
         }
@@ -131,15 +133,6 @@ fn known_files(known: &Known<'_>) -> Markup {
         ("Blocks that were found alone", known.singles),
     ];
     numbers("What is left of known files", &rows)
-}
-
-fn numbers(title: &str, rows: &[(&str, u64)]) -> Markup {
-    html! {
-        h3 { (title) }
-        dl class="lines" {
-            @for (what, number) in rows { div { dt { (what) } dd { (count(*number)) } } }
-        }
-    }
 }
 
 /// The files beside this page.

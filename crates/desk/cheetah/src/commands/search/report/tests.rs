@@ -107,6 +107,39 @@ fn no_hits_are_said_of_all_only_if_all_was_searched() {
 }
 
 #[test]
+fn no_hits_are_not_said_of_all_if_files_are_not_listed_or_fragments_are_not_searched_as_one() {
+    let problems = [HOSTILE.to_owned()];
+    let volume = |listing| answers::ListedVolume {
+        description: HOSTILE,
+        file_system: "ntfs",
+        len: 4096,
+        listing,
+        number: 3,
+        offset: 0,
+        problems: &problems,
+        status: None,
+    };
+    let files = |listing, left_out| answers::Files {
+        across: Some(answers::Across { hits: 0, left_out, searched: 1, unreadable: 0 }),
+        files: 1,
+        left_out_files: 0,
+        left_out_free: 0,
+        left_out_runs: 0,
+        left_out_volumes: 0,
+        lister: None,
+        runs: 2,
+        volumes: vec![volume(listing)],
+    };
+    let page = |files| shown(&Answer { files: Some(files), ..answer(0) });
+    assert!(page(files("whole", 0)).contains("No hits in all 4KiB"));
+    for (listing, left_out) in [("partly", 0), ("killed", 0), ("whole", 1)] {
+        let page = page(files(listing, left_out));
+        assert!(page.contains("verdict-gaps") && !page.contains("in all 4KiB"), "{listing}, {left_out}");
+        assert!(!page.contains("<script") && !page.contains("<img"));
+    }
+}
+
+#[test]
 fn of_a_long_hit_its_beginning_and_what_is_near_it_is_shown() {
     let mut samples = Samples::default();
     let (before, after) = ([vec![b'x'; 4096], b"near".to_vec()].concat(), vec![b'y'; 4096]);
