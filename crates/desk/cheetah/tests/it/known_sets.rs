@@ -74,6 +74,24 @@ fn a_set_in_a_folder_of_known_files_or_with_the_name_of_a_file_is_not_written() 
 }
 
 #[test]
+fn a_set_in_the_folder_of_the_result_is_not_written_and_one_beside_it_is_found_when_the_search_goes_on() {
+    let desk = Desk::new();
+    let (disk, known) = evidence(&desk);
+    let out = desk.dir("out");
+    let save = |set: &str| search(&desk, &disk, "out", &["--known", &known, "--save-known", set]);
+    let refused = save(&format!("{out}/a.blocks")).ended_with(2);
+    assert_eq!(text(&refused.json(), "kind"), "misuse", "{}", refused.stderr);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    let set = desk.arg("a.blocks");
+    let first = save(&set).ok().json();
+    let stored = fs::read(&set).unwrap();
+    assert_eq!(save(&set).ok().json(), first);
+    assert_eq!(fs::read(&set).unwrap(), stored);
+    // The set stands for its files.
+    assert_eq!(search(&desk, &disk, "out", &["--blocks", &set]).ok().json(), first);
+}
+
+#[test]
 fn a_set_that_is_damaged_or_none_is_refused_before_anything_is_read() {
     let desk = Desk::new();
     let (disk, known) = evidence(&desk);

@@ -26,7 +26,7 @@ pub async fn read(args: &Args, ui: Ui) -> Result<Option<Arc<KnownFiles>>> {
         return Ok(None);
     }
     if let Some(set) = &args.save_known {
-        check(set, &args.known)?;
+        check(set, &args.known, args.out.as_deref())?;
     }
     let paths = args.known.clone();
     let reading = tokio::task::spawn_blocking(move || known::read(&paths));
@@ -54,8 +54,9 @@ fn other_file(args: &Args) -> Result<()> {
     set.map_or(Ok(()), |set| must_not_exist(set, "name a new file for the set of known files"))
 }
 
-/// Refuses a set that would be one of the known files the next time.
-fn check(set: &Path, known: &[PathBuf]) -> Result<()> {
+/// Refuses a set that would be one of the known files the next time, or something else in the folder of the result, with which a
+/// search does not go on.
+fn check(set: &Path, known: &[PathBuf], out: Option<&Path>) -> Result<()> {
     let folder = fs::canonicalize(folder_of(set)).context(format_args!("cannot write {}", set.display()))?;
     for path in known {
         // One that cannot be found is an error when it is read.
@@ -65,6 +66,12 @@ fn check(set: &Path, known: &[PathBuf]) -> Result<()> {
                 "{set} would be in {path}, a folder of known files: name another place"
             )));
         }
+    }
+    if out.is_some_and(|out| fs::canonicalize(out).is_ok_and(|out| folder.starts_with(out))) {
+        return Err(Failure::misused(format!(
+            "{} would be in the folder of the result: name another place",
+            set.display()
+        )));
     }
     Ok(())
 }

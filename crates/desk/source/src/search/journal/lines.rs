@@ -23,7 +23,7 @@ pub type Check = [u8; 16];
 pub const FIRST: Check = [0; 16];
 
 /// The check of a record behind another one.
-fn check(before: Check, json: &[u8]) -> Check {
+pub fn check(before: Check, json: &[u8]) -> Check {
     let mut context = Context::new(&SHA256);
     context.update(&before);
     context.update(json);
@@ -71,6 +71,8 @@ pub enum Line {
     Record(Box<Record>),
     /// No record, or its check is wrong.
     Bad,
+    /// Its check is right, and it is no record that is known: no crash made it.
+    Unknown,
     /// There is none.
     End,
 }
@@ -105,7 +107,7 @@ impl<'a> Lines<'a> {
         if check(self.before, json) != printed {
             return Ok(Line::Bad);
         }
-        let Ok(record) = serde_json::from_slice(json) else { return Ok(Line::Bad) };
+        let Ok(record) = serde_json::from_slice(json) else { return Ok(Line::Unknown) };
         self.at += self.line.len() as u64;
         self.before = printed;
         Ok(Line::Record(Box::new(record)))

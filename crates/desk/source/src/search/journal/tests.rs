@@ -8,12 +8,13 @@ use cheetah_device::coverage::State as Reach;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
 use cheetah_error::next::Search as Step;
 use cheetah_error::{Error, Result};
+use cheetah_image::hash::hex;
 use cheetah_image::own_file::NotOurs;
 use cheetah_search::{Batch, Hit, Order, Outcome, RunOptions, Search, run};
 use futures::StreamExt as _;
 use proptest::prelude::*;
 
-use super::lines::{FIRST, line};
+use super::lines::{FIRST, check, line};
 use super::record::{CarvedFiles, CarvedRow, HitRow, InsidePlaces, RangePart, Record, SearchedRange};
 use super::start::{Asked, VERSION};
 use super::*;
@@ -289,6 +290,20 @@ fn a_record_that_is_altered_left_out_or_moved_in_the_middle_is_refused() {
         assert_eq!(error.cause::<BadRecord>(), Some(&BadRecord::NoRecord));
         assert_eq!(fs::read_to_string(path.join(JOURNAL)).unwrap(), content, "it is left as it is");
     }
+}
+
+#[test]
+fn a_journal_of_a_later_version_is_refused_and_not_taken_for_what_a_crash_left() {
+    let (_parent, path) = folder();
+    drop(open(&path, 10_000).unwrap());
+    let (first, _) = line(&Record::Start(Box::new(start(10_000))), FIRST).unwrap();
+    let later = String::from_utf8(first).unwrap().replace(r#"{"start":{"#, r#"{"start":{"later":1,"#);
+    let json = &later.trim_end()[33..];
+    let content = format!("{} {json}\n", hex(&check(FIRST, json.as_bytes())));
+    fs::write(path.join(JOURNAL), &content).unwrap();
+    let error = refused(open(&path, 10_000));
+    assert_eq!(error.cause::<BadRecord>(), Some(&BadRecord::NoRecord));
+    assert_eq!(fs::read_to_string(path.join(JOURNAL)).unwrap(), content, "it is left as it is");
 }
 
 /// What opening says of a journal with these records behind the first.
