@@ -10,6 +10,8 @@ use cheetah_carve::{Carver, Counts as CarveCounts};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Size};
 use cheetah_drive::WorkDone;
+use cheetah_error::Next;
+use cheetah_error::next::Acquisition;
 use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search};
 use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::journal::{Journal, Start, WhatToSearch, writing};
@@ -75,7 +77,7 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
     }
     let about = About::new(task.opened, task.order).since(journal.state().start.begun_s);
     // A search that goes on lists them again: they are not in the journal.
-    let listed = list(task.opened, task.python.as_ref(), (&mut *stop, task.ui)).await?;
+    let listed = list(task.opened, task.python.as_ref(), (&mut *stop, task.ui)).await.map_err(to_resume)?;
     let mut stages = Stages { listed, ..Stages::default() };
     let mut ended = search_rest(task, &mut journal, &mut stages, stop).await?;
     if ended.is_ok() && (task.args.order.is_inside() || task.args.carve) {
@@ -110,7 +112,13 @@ async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
     let start = stop.unless(&format!("reading samples of {}", args.source), Start::of(&what)).await?;
     let (out, search) = (task.out.to_owned(), (*search).clone());
     let opening = tokio::task::spawn_blocking(move || Journal::open(&out, NAMES, start, search));
-    let journal = opening.await.context("cannot open the journal")??;
+    // The digests of all files that were carved take a while.
+    let journal = tokio::select! {
+        opened = opening => opened.context("cannot open the journal")??,
+        signal = stop.asked() => {
+            return Err(to_resume(Failure::failed(format!("stopped by {signal} while reading the journal"))));
+        }
+    };
     let done = journal.state().coverage.bytes(State::Read);
     if journal.state().finished.is_none() && done > 0 {
         let size = Size(journal.state().coverage.size());
@@ -286,7 +294,10 @@ async fn write_result(
     let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
     let mut known = task.known.clone().map(|files| Known::new(files, search));
     let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
-    write_hits(&journal, (&mut files, &mut outcome, known.as_mut()), (listed, task.search))?;
+    // Of a search that was stopped, the hits so far are kept.
+    let stopping = if ended.is_ok() { Some(&mut *stop) } else { None };
+    let into = (&mut files, &mut outcome, known.as_mut());
+    write_hits(&journal, into, (listed, task.search), (stopping, task.out)).await?;
     let mut across = None;
     if let (Ok(()), Some(listed)) = (&ended, listed) {
         let add = |file: usize, hit: &AcrossHit| {
@@ -330,11 +341,13 @@ async fn write_result(
     shown.complete()
 }
 
-/// Writes the hits of a journal, in their order, those in compressed data last.
-fn write_hits(
+/// Writes the hits of a journal, in their order, those in compressed data last. Fails if the process is asked to stop, and leaves what
+/// is in the folder as it was.
+async fn write_hits(
     journal: &Journal,
     (files, outcome, mut known): (&mut Writing<'_>, &mut Outcome, Option<&mut Known>),
     (listed, search): (Option<&Listed>, &Arc<Search>),
+    (mut stop, out): (Option<&mut Stop>, &Path),
 ) -> Result<()> {
     let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
     for batch in journal.batches() {
@@ -345,6 +358,9 @@ fn write_hits(
             files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
         }
         outcome.add(&batch);
+        if let Some(stop) = stop.as_deref_mut() {
+            unless_stopped(stop, out).await?;
+        }
     }
     for inner in journal.inner_hits() {
         for hit in &inner? {
@@ -353,6 +369,29 @@ fn write_hits(
         }
     }
     Ok(())
+}
+
+/// Fails if the process is asked to stop while a result is written.
+async fn unless_stopped(stop: &mut Stop, out: &Path) -> Result<()> {
+    tokio::select! {
+        biased;
+        signal = stop.asked() => {
+            let why = format!("stopped by {signal} while writing the result in {}", out.display());
+            Err(to_resume(Failure::failed(why)))
+        }
+        // Signals are seen only by a task that yields.
+        () = tokio::task::yield_now() => Ok(()),
+    }
+}
+
+/// A failure after which the same command goes on. One that says what to do already stays as it is.
+fn to_resume(failure: Failure) -> Failure {
+    if !failure.next.is_empty() {
+        return failure;
+    }
+    let step: Next = Acquisition::Resume.into();
+    let message = cheetah_words::with(&failure.message, std::slice::from_ref(&step));
+    Failure { message, next: vec![step], ..failure }
 }
 
 /// Whether a hit is the beginning of compressed data, which is no result.
