@@ -1,11 +1,9 @@
 //! The files of a result. They are written beside the journal, and get their names when all of them are there, the answer last.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
-use cheetah_kit::file::sync_folder;
 use cheetah_kit::folder::{Entry, Folder};
 use cheetah_search::{Row, Search};
 use cheetah_source::search::journal::{Names, writing};
@@ -45,9 +43,10 @@ pub const NAMES: Names = Names {
 /// A result that is being written.
 pub struct Writing<'a> {
     folder: &'a Folder,
-    /// The path of the folder, and of that in which it is written.
+    /// The path of the folder.
     path: &'a Path,
-    at: PathBuf,
+    /// The folder in which it is written.
+    within: Folder,
     files: HitFiles,
 }
 
@@ -55,10 +54,9 @@ impl<'a> Writing<'a> {
     /// Begins a result in the folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
     pub fn begin(folder: &'a Folder, path: &'a Path, source: &str, has_places: bool) -> Result<Self> {
         let failed = |error: std::io::Error| writing(path, &error);
-        folder.remove_all(WRITING).and_then(|()| folder.make_folder(WRITING)).map_err(failed)?;
-        let at = path.join(WRITING);
-        let files = HitFiles::open(&at, source, has_places).map_err(failed)?;
-        Ok(Self { folder, path, at, files })
+        let within = folder.remove_all(WRITING).and_then(|()| folder.make_folder(WRITING)).map_err(failed)?;
+        let files = HitFiles::open(&within, &path.join(WRITING), source, has_places).map_err(failed)?;
+        Ok(Self { folder, path, within, files })
     }
 
     /// Adds a hit to the tables, and to the features of its kind.
@@ -69,40 +67,38 @@ impl<'a> Writing<'a> {
     /// Completes the result, in place of an earlier one. Returns the names of its files, with those of the folders that they are in.
     pub fn publish(self, told: &Told<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<Vec<String>> {
         let failed = |error: std::io::Error| writing(self.path, &error);
-        let place = |name: &str| self.at.join(name);
         let hits = self.files.finish().map_err(failed)?;
         if !told.answer.finished {
             for [finished, unfinished] in HitFiles::NAMES {
-                cheetah_kit::rename_new(&place(finished), &place(unfinished)).map_err(failed)?;
+                self.within.replace(finished, unfinished).map_err(failed)?;
             }
         }
         if let Some(known) = known {
-            let [runs, files] = KNOWN.map(|name| File::create_new(place(name)));
+            let [runs, files] = KNOWN.map(|name| self.within.create(name));
             runs.and_then(|file| known.write_runs(&file).and_then(|()| file.sync_all())).map_err(failed)?;
             files.and_then(|file| known.write_files(&file).and_then(|()| file.sync_all())).map_err(failed)?;
         }
         let answer = serde_json::to_string_pretty(told.answer).context("cannot write the answer")? + "\n";
         let report = report::page(told, &hits).into_string();
         for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer), (REPORT, report)] {
-            let written = File::create_new(place(name)).and_then(|mut file| {
+            let written = self.within.create(name).and_then(|mut file| {
                 file.write_all(content.as_bytes())?;
                 file.sync_all()
             });
             written.map_err(failed)?;
         }
-        Ok(named(self.folder, &self.at).map_err(failed)?)
+        Ok(named(self.folder, self.within).map_err(failed)?)
     }
 }
 
 /// Gives what was written its names, in place of an earlier result: the answer, which says how it ended, last.
-fn named(folder: &Folder, at: &Path) -> std::io::Result<Vec<String>> {
-    let written = folder.folder(WRITING)?;
+fn named(folder: &Folder, written: Folder) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for (name, is) in written.entries()? {
         if is == Entry::Folder {
-            sync_folder(&at.join(&name))?;
-            let within = written.folder(&name)?.entries()?;
-            names.extend(within.into_iter().map(|(file, _)| format!("{name}/{file}")));
+            let within = written.folder(&name)?;
+            within.sync()?;
+            names.extend(within.entries()?.into_iter().map(|(file, _)| format!("{name}/{file}")));
         } else {
             names.push(name);
         }
@@ -170,6 +166,23 @@ mod tests {
         for name in HitFiles::NAMES.as_flattened() {
             assert!(NAMES.files.contains(name) || NAMES.folders.contains(name), "{name}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_result_is_written_to_the_folder_that_was_opened_also_if_another_one_takes_its_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        let folder = Folder::make(&at("hits")).unwrap();
+        std::fs::create_dir_all(at("evidence/.result/features")).unwrap();
+        let within = folder.make_folder(WRITING).unwrap();
+        std::fs::rename(at("hits"), at("away")).unwrap();
+        std::os::unix::fs::symlink(at("evidence"), at("hits")).unwrap();
+        HitFiles::open(&within, &at("hits/.result"), "disk.raw", false).unwrap();
+        let names = named(&folder, within).unwrap();
+        assert_eq!(names, ["hits.csv", "hits.parquet"]);
+        assert!(at("away/hits.csv").exists() && !at("away/.result").exists());
+        assert!(!at("evidence/.result/hits.csv").exists());
     }
 
     #[test]

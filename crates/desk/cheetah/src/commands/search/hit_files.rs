@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use cheetah_kit::folder::Folder;
 use cheetah_search::{CsvTable, FeatureFiles, ParquetTable, Row, Search, cells};
 
 use super::report::{Made, Samples};
@@ -34,14 +35,14 @@ impl HitFiles {
     /// The names of the files, each with that of an unfinished one.
     pub const NAMES: [[&str; 2]; 3] = [CSV, PARQUET, FEATURES];
 
-    /// Begins the files in a folder, for hits in a source of this name. `has_places` says whether each will have a place.
-    pub fn open(folder: &Path, source: &str, has_places: bool) -> io::Result<Self> {
-        let [csv, parquet, features] = Self::NAMES.map(|[name, _]| folder.join(name));
-        let csv = CsvTable::new(File::create_new(csv)?, has_places)?;
-        let parquet_file = Arc::new(File::create_new(parquet)?);
+    /// Begins the files in a folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
+    pub fn open(folder: &Folder, path: &Path, source: &str, has_places: bool) -> io::Result<Self> {
+        let [csv, parquet, features] = Self::NAMES.map(|[name, _]| name);
+        let csv = CsvTable::new(folder.create(csv)?, has_places)?;
+        let parquet_file = Arc::new(folder.create(parquet)?);
         let parquet = ParquetTable::new(parquet_file.clone(), has_places)?;
-        std::fs::create_dir(&features)?;
-        let features = FeatureFiles::new(&features, source);
+        folder.make_folder(features)?;
+        let features = FeatureFiles::new(&path.join(features), source);
         Ok(Self { csv, parquet, parquet_file, features, samples: Samples::default() })
     }
 
@@ -79,7 +80,8 @@ mod tests {
         let node = SearchNode { name: "lab7".into(), instance: "0011".into() };
         let made = || {
             let folder = tempfile::tempdir().unwrap();
-            let mut files = HitFiles::open(folder.path(), "disk.raw", false).unwrap();
+            let within = Folder::open(folder.path()).unwrap();
+            let mut files = HitFiles::open(&within, folder.path(), "disk.raw", false).unwrap();
             for offset in 0..1000 {
                 let hit = Hit {
                     offset,
