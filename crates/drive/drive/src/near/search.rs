@@ -15,8 +15,8 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{Record, Stamp};
 use cheetah_search::{
-    Batch, BlockKey, CONTEXT_BYTES_MAX, Extent, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchNode,
-    SearchedPart, SourcePart, run, run_parts,
+    Batch, BlockKey, CONTEXT_BYTES_MAX, Extent, Hit, MATCH_BYTES_MAX, Order, PatternKind, RunOptions, Search,
+    SearchNode, SearchedPart, SourcePart, run, run_parts,
 };
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -284,7 +284,9 @@ impl Patterns {
         let (before, rest) = around.split_at_checked(hit.before)?;
         let (bytes, after) = rest.split_at_checked(hit.len)?;
         let encoding = hit.encoding.parse().ok()?;
-        let is_known = self.search.patterns().get(hit.pattern)?.encodings.contains(&encoding);
+        let pattern = self.search.patterns().get(hit.pattern)?;
+        let is_known = pattern.encodings.contains(&encoding)
+            && (pattern.kind != PatternKind::Block || BlockKey::in_hit(bytes).is_some());
         let is_hit = (within.offset..within.end()).contains(&hit.at)
             && (1..=MATCH_BYTES_MAX).contains(&bytes.len())
             && before.len().max(after.len()) <= CONTEXT_BYTES_MAX;
@@ -296,6 +298,7 @@ impl Patterns {
 #[cfg(test)]
 mod tests {
     use cheetah_seal::Units;
+    use cheetah_search::BLOCK_BYTES;
 
     use super::super::job::tests::noted;
     use super::*;
@@ -332,6 +335,21 @@ mod tests {
     fn hit(at: u64) -> JobHit {
         let base64 = STANDARD.encode(b"a secret!");
         JobHit { at, len: 6, pattern: 0, encoding: "utf-8".into(), before: 2, base64 }
+    }
+
+    #[test]
+    fn a_block_of_a_known_file_that_has_no_key_is_refused() {
+        let key = BlockKey::of(&[7; BLOCK_BYTES]);
+        let blocks = vec![key];
+        let order = Order { blocks, encodings: vec!["utf-8".parse().unwrap()], ..Order::default() };
+        let patterns = Patterns { search: Arc::new(Search::new(&order).unwrap()), ..patterns() };
+        let hit = |bytes: &[u8]| {
+            let base64 = STANDARD.encode(bytes);
+            let hit = JobHit { at: 100, len: bytes.len(), pattern: 0, encoding: "utf-8".into(), before: 0, base64 };
+            patterns.hit(hit, ByteRange::new(0, 4 * UNIT))
+        };
+        assert!(hit(&BlockKey::to_bytes(&[key])).is_some() && hit(&[7; BLOCK_BYTES]).is_some());
+        assert!(hit(b"secret").is_none());
     }
 
     #[test]

@@ -200,7 +200,12 @@ impl ReadGroup {
         };
         let nodes = nodes.iter().map(node).collect();
         let mut at = offset;
-        let offsets = parts.iter().map(|part| std::mem::replace(&mut at, at.saturating_add(part.len))).collect();
+        let follow = |part: &RangePart| {
+            let offset = at;
+            at = at.saturating_add(part.len);
+            offset
+        };
+        let offsets = parts.iter().map(follow).collect();
         Self { place, hits: hits.into_iter().peekable(), parts, offsets, nodes }
     }
 
@@ -208,7 +213,8 @@ impl ReadGroup {
     fn batches(&mut self, range: ByteRange) -> Vec<Batch> {
         let first = self.offsets.partition_point(|offset| *offset <= range.offset).saturating_sub(1);
         let mut batches = Vec::new();
-        for (offset, part) in self.offsets.iter().zip(&self.parts).skip(first) {
+        let offsets = self.offsets.get(first..).unwrap_or_default();
+        for (offset, part) in offsets.iter().zip(self.parts.get(first..).unwrap_or_default()) {
             if *offset >= range.end() {
                 break;
             }
