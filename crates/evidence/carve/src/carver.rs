@@ -1,5 +1,6 @@
 //! Saves files that are carved, and makes the table of them.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 const WASTE: u64 = 4;
 /// When that is used up, files of at most this size are looked for.
 const BYTES_MAX_AT_LEAST: u64 = 1 << 20;
+/// The most files whose content waits to be stored: each is open.
+const WAITING_MAX: usize = 256;
 
 /// What became of the places where a header was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,6 +86,33 @@ pub struct Carver {
     /// The path of the folder, for errors.
     path: PathBuf,
     progress: Progress,
+    waiting: Waiting,
+}
+
+/// Files whose content may not be on the disk yet. Many are stored together much faster than each by itself.
+#[derive(Default)]
+struct Waiting {
+    files: Vec<File>,
+    /// Why one could not be stored. The system says that once.
+    failed: Option<io::ErrorKind>,
+}
+
+impl Waiting {
+    /// Has their content on the disk.
+    fn store(&mut self) -> io::Result<()> {
+        if let Some(kind) = self.failed {
+            return Err(kind.into());
+        }
+        let stored = self.files.drain(..).try_for_each(|file| file.sync_all());
+        self.failed = stored.as_ref().err().map(io::Error::kind);
+        stored
+    }
+
+    /// Adds a file.
+    fn push(&mut self, file: File) -> io::Result<()> {
+        self.files.push(file);
+        if self.files.len() >= WAITING_MAX { self.store() } else { Ok(()) }
+    }
 }
 
 impl Carver {
@@ -98,7 +128,7 @@ impl Carver {
 
     /// Goes on in a folder that is open, and has this path in errors.
     pub fn resume(folder: Folder, path: &Path, progress: Progress) -> Self {
-        Self { folder, path: path.to_owned(), progress }
+        Self { folder, path: path.to_owned(), progress, waiting: Waiting::default() }
     }
 
     /// How far it has come.
@@ -161,14 +191,16 @@ impl Carver {
         let file = CarvedFile { offset, len, format, sha256: String::new() };
         let (name, partial) = (file.name(), format!("{}.partial", file.name()));
         let failed = |error: &io::Error| writing(&self.path.join(&name), error);
-        let sha256 = match copy(device, range, &self.folder, &partial).await.map_err(|error| failed(&error))? {
-            Ok(sha256) => sha256,
-            Err(error) => {
-                self.folder.remove(&partial).map_err(|error| failed(&error))?;
-                return self.unreadable(error);
-            }
-        };
+        let (sha256, written) =
+            match copy(device, range, &self.folder, &partial).await.map_err(|error| failed(&error))? {
+                Ok(copied) => copied,
+                Err(error) => {
+                    self.folder.remove(&partial).map_err(|error| failed(&error))?;
+                    return self.unreadable(error);
+                }
+            };
         self.folder.replace(&partial, &name).map_err(|error| failed(&error))?;
+        self.waiting.push(written).map_err(|error| failed(&error))?;
         match format.is_read_whole() {
             true => self.progress.end_of_whole = range.end(),
             false => self.progress.end_of_framed = range.end(),
@@ -187,13 +219,13 @@ impl Carver {
         Ok(None)
     }
 
-    /// Has the names of all files on the disk. Their content is there already.
+    /// Has all files on the disk.
     ///
     /// # Errors
     ///
     /// If they cannot be written.
-    pub fn sync(&self) -> Result<()> {
-        self.folder.sync().map_err(|error| writing(&self.path, &error))
+    pub fn sync(&mut self) -> Result<()> {
+        self.waiting.store().and_then(|()| self.folder.sync()).map_err(|error| writing(&self.path, &error))
     }
 }
 
@@ -212,13 +244,13 @@ pub fn write_table<'a>(files: impl IntoIterator<Item = &'a CarvedFile>, to: impl
     table.flush()
 }
 
-/// Copies a range to a new file; returns its SHA-256 in hexadecimal digits, or why it cannot be read.
+/// Copies a range to a new file; returns its SHA-256 in hexadecimal digits and the file, or why it cannot be read.
 async fn copy(
     device: &DynDevice,
     range: ByteRange,
     folder: &Folder,
     name: &str,
-) -> io::Result<std::result::Result<String, cheetah_device::Error>> {
+) -> io::Result<std::result::Result<(String, File), cheetah_device::Error>> {
     let mut file = folder.create(name)?;
     let mut hash = Sha256::new();
     for piece in range.split_at_multiples(PIECE_BYTES) {
@@ -230,8 +262,7 @@ async fn copy(
         hash.update(&bytes);
         file.write_all(&bytes)?;
     }
-    file.sync_all()?;
-    Ok(Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Ok((hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), file)))
 }
 
 fn writing(path: &Path, error: &io::Error) -> Error {

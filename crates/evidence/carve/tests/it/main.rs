@@ -143,6 +143,26 @@ async fn files_are_saved_with_a_table_and_those_inside_others_are_left_out() {
 }
 
 #[tokio::test]
+async fn of_many_files_few_are_open_at_once_and_all_are_there() {
+    let gif = files::all().into_iter().find(|(format, _)| *format == Format::Gif).unwrap().1;
+    let step = (gif.len() as u64).next_multiple_of(512);
+    let padded = [gif.clone(), vec![0; (step - gif.len() as u64) as usize]].concat();
+    let (device, folder) = (device(padded.repeat(600)), tempfile::tempdir().unwrap());
+    let mut carver = Carver::new(folder.path()).unwrap();
+    for number in 0..600 {
+        let carved = carver.carve(&device, number * step, Format::Gif).await.unwrap().unwrap();
+        assert!(std::fs::read(folder.path().join(carved.name())).unwrap() == gif);
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, |open| {
+            let leads = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+            open.filter_map(leads).filter(|file| file.starts_with(folder.path())).count()
+        });
+        assert!(open <= 300, "{open}");
+    }
+    carver.sync().unwrap();
+    assert_eq!(carver.progress().counts.files, 600);
+}
+
+#[tokio::test]
 async fn a_file_in_front_of_a_sector_that_cannot_be_read_is_saved_and_one_over_it_is_counted() {
     let png = files::all().into_iter().find(|(format, _)| *format == Format::Png).unwrap().1;
     let bad = (png.len() as u64).next_multiple_of(512);
