@@ -140,20 +140,20 @@ impl Folder {
     ///
     /// The system's, and if folders are too deep.
     pub fn remove_all(&self, name: &str) -> io::Result<()> {
-        self.remove_within(name, 0)
+        let is_folder = self.entries()?.iter().any(|(entry, is)| entry == name && *is == Entry::Folder);
+        self.remove_within(name, is_folder, 0)
     }
 
-    fn remove_within(&self, name: &str, depth: usize) -> io::Result<()> {
+    fn remove_within(&self, name: &str, is_folder: bool, depth: usize) -> io::Result<()> {
         if depth > DEPTH_MAX {
             return Err(io::Error::new(ErrorKind::InvalidInput, "folders are too deep to be removed"));
         }
-        let is_folder = self.entries()?.iter().any(|(entry, is)| entry == name && *is == Entry::Folder);
         if !is_folder {
             return self.remove(name);
         }
         let folder = self.folder(name)?;
-        for (entry, _) in folder.entries()? {
-            folder.remove_within(&entry, depth + 1)?;
+        for (entry, is) in folder.entries()? {
+            folder.remove_within(&entry, is == Entry::Folder, depth + 1)?;
         }
         drop(folder);
         absent_is_right(self.0.remove_folder(checked(name)?))

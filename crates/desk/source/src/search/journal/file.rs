@@ -195,14 +195,10 @@ impl Journal {
             }
         }
         let search = self.search.clone();
-        let mut records = Vec::new();
-        self.group.add(batch, &search, |record| {
-            records.push(record);
-            Ok(())
-        })?;
-        for record in &records {
-            self.append(record)?;
-        }
+        let mut group = std::mem::replace(&mut self.group, Group::new(batch.range.offset));
+        // Each record is appended at once, so that few are in memory.
+        group.add(batch, &search, |record| self.append(&record))?;
+        self.group = group;
         Ok(())
     }
 
