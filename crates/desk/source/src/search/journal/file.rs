@@ -27,7 +27,7 @@ use super::lines::{Check, FIRST, line};
 use super::names::{CARVED, NAME, NEXT, Names};
 use super::near::Near;
 use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, Record};
-use super::scan::{is_journal, read};
+use super::scan::{is_journal, read, read_start};
 use super::start::Start;
 use super::state::{Place, State, numbers_of};
 use crate::search::inside::Inside;
@@ -131,6 +131,12 @@ impl Journal {
         lock(&folder, &file, path)?;
         if !is_journal(&file).map_err(|error| reading(path, &error))? {
             return Err(not_ours_because(&path.join(NAME), NotOurs::OtherContent("journal")));
+        }
+        // The hits of another search are none of this one.
+        let begun = read_start(&file).map_err(|error| reading(path, &error))?;
+        let differences = begun.map(|begun| begun.differences(&start, false)).unwrap_or_default();
+        if !differences.is_empty() {
+            return Err(other_search(path, differences));
         }
         let read = read(&file, &search).map_err(|error| reading(path, &error))?;
         let Some((state, end, check)) = read.map_err(|(line, why)| damaged(path, line, why))? else {

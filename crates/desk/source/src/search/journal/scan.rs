@@ -9,6 +9,7 @@ use cheetah_search::{Hit, Search};
 
 use super::lines::{CHECK_DIGITS, Check, FIRST, Line, Lines};
 use super::record::{BadRecord, Record};
+use super::start::Start;
 use super::state::{Place, State};
 
 /// How the JSON of the first record begins.
@@ -30,6 +31,21 @@ pub fn is_journal(file: &File) -> io::Result<bool> {
     let (check, json) = head.split_at(len.min(CHECK_DIGITS));
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     Ok(check.iter().all(is_digit) && json.iter().zip(START).all(|(byte, start)| byte == start))
+}
+
+/// What the search is, if the first record says that.
+///
+/// # Errors
+///
+/// Those of pread(2).
+pub fn read_start(file: &File) -> io::Result<Option<Start>> {
+    Ok(match Lines::new(file, 0, FIRST).read()? {
+        Line::Record(record) => match *record {
+            Record::Start(start) => Some(*start),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// How far a search has come, the length of the valid part of its journal, and the check there; `None` if a crash cut off the beginning.

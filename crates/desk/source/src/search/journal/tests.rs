@@ -455,6 +455,21 @@ fn another_search_and_another_source_are_refused_with_what_differs_and_the_folde
 }
 
 #[test]
+fn a_search_for_fewer_words_is_another_search_and_not_a_damaged_journal() {
+    let (_parent, path) = folder();
+    let bytes = b"12345 secret ".repeat(100);
+    let mut journal = open(&path, bytes.len() as u64).unwrap();
+    go_on(&mut journal, &device(&bytes, &[]), 512, usize::MAX);
+    drop(journal);
+    let order = Order { words: vec!["secret".into()], encodings: vec!["utf-8".parse().unwrap()], ..Order::default() };
+    let mut fewer = start(bytes.len() as u64);
+    fewer.asked.words = "fewer".into();
+    let error = refused(Journal::open(&path, NAMES, fewer, Arc::new(Search::new(&order).unwrap())));
+    assert_eq!(error.cause(), Some(&OtherSearch(vec![Difference::Words])));
+    assert!(error.is_misuse() && error.has_next(Step::RepeatOrNameFolder), "{error}");
+}
+
+#[test]
 fn a_link_or_something_else_in_the_place_of_a_file_is_refused_and_evidence_is_left_alone() {
     let (parent, path) = folder();
     let at = |name: &str| parent.path().join(name);
