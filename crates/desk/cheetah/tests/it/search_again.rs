@@ -199,6 +199,26 @@ fn what_could_not_be_read_is_searched_again() {
 }
 
 #[test]
+fn a_search_that_is_stopped_while_it_reads_known_files_ends_at_once() {
+    let desk = Desk::new();
+    let raw = desk.file("disk.raw", &noise(MIB, 5));
+    // Reading all of it takes many minutes.
+    File::create(desk.at("known")).unwrap().set_len(1 << 40).unwrap();
+    let known = fs::canonicalize(desk.at("known")).unwrap();
+    let mut command = program();
+    command.args(["search", &raw, "--known", &desk.arg("known"), "--out", &desk.arg("out")]);
+    command.stdout(File::create(desk.at("stdout")).unwrap()).stderr(File::create(desk.at("stderr")).unwrap());
+    let mut child = command.spawn().unwrap();
+    let open = format!("/proc/{}/fd", child.id());
+    let is_known = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|file| file == known);
+    until("the known file is read", || fs::read_dir(&open).is_ok_and(|open| open.flatten().any(is_known)));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    until("it ends", || child.try_wait().unwrap().is_some());
+    let said = fs::read_to_string(desk.at("stderr")).unwrap();
+    assert!(said.contains("stopped by SIGINT") && !desk.at("out").exists(), "{said}");
+}
+
+#[test]
 fn a_folder_that_is_a_link_or_lies_in_evidence_is_refused_before_anything_is_written() {
     let desk = Desk::new();
     let raw = desk.file("disk.raw", &noise(MIB, 5));

@@ -137,13 +137,14 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     if let Some(out) = &args.out {
         check_place(out, &args.source, &args.known)?;
     }
-    let known = sets::read(&args, ui).await?;
+    let known = stop.unless("reading the known files", sets::read(&args, ui)).await?;
     let order = Order {
         blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
         ..args.order.read(known.is_some())?
     };
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
-    let (order, search) = compiling.await.context("cannot compile the patterns")??;
+    let compiled = async { compiling.await.context("cannot compile the patterns")?.map_err(Failure::from) };
+    let (order, search) = stop.unless("compiling the patterns", compiled).await?;
     show::unsearched_encodings(&search, ui);
     let python = if args.files { Some(lister::python().await?) } else { None };
     let opened = stop
