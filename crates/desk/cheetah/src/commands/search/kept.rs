@@ -156,7 +156,10 @@ async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages
         }
     };
     drop((batches, progress));
-    store(journal, near.as_deref())?;
+    match &ended {
+        Ok(()) => store_last(journal, near.as_deref())?,
+        Err(_) => store(journal, near.as_deref())?,
+    }
     stages.near = near.map(|done| done.lock().clone());
     Ok(ended)
 }
@@ -167,6 +170,14 @@ fn store(journal: &mut Journal, near: Option<&Mutex<WorkDone>>) -> Result<()> {
         journal.searched_near(&near.lock());
     }
     Ok(journal.store()?)
+}
+
+/// The same, after the last result.
+fn store_last(journal: &mut Journal, near: Option<&Mutex<WorkDone>>) -> Result<()> {
+    if let Some(near) = near {
+        journal.searched_near(&near.lock());
+    }
+    Ok(journal.store_last()?)
 }
 
 /// The beginnings of compressed data and the headers of files that were found, if these are asked for.

@@ -7,24 +7,38 @@ use cheetah_search::seam::Overlap;
 use super::record::RangePart;
 
 /// Why a range does not count as searched that was read for the first time.
-const WHY_BESIDE: &str = "what lies beside it was read before, and cannot be read now";
+const WHY_BESIDE: &str = "what lies beside it was read before, and not together with it";
 
-/// The parts of a range from `offset` on as they are to be recorded.
-///
-/// What was searched before stays so if it cannot be read now. Hits across the border of such a range and of one that is read for the
-/// first time are not found then, so the second does not count as searched beside it: it is searched again the next time.
-pub fn settled(offset: u64, parts: Vec<RangePart>, coverage: &Coverage, overlap: Overlap) -> Vec<RangePart> {
+/// The ranges that were searched before, and cannot be read now, in a range from `offset` on.
+pub fn lost(offset: u64, parts: &[RangePart], coverage: &Coverage) -> Vec<ByteRange> {
     let mut lost = Vec::new();
-    each(offset, &parts, |part, range| {
+    each(offset, parts, |part, range| {
         if part.state.is_some_and(|state| state != Reach::Read) {
             lost.extend(coverage.runs(range).filter(|(_, reach)| *reach == Reach::Read).map(|(run, _)| run));
         }
     });
+    lost
+}
+
+/// The bytes beside a range that is lost within which something new does not count as searched.
+pub fn reach_bytes(overlap: Overlap) -> u64 {
+    (overlap.edge() as u64).saturating_mul(2)
+}
+
+/// The parts of a range from `offset` on as they are to be recorded, if these ranges are [`lost`].
+///
+/// What was searched before stays so if it cannot be read now. Hits across the border of such a range and of one that is read for the
+/// first time are not found then, so the second does not count as searched beside it: it is searched again the next time.
+pub fn settled(
+    offset: u64,
+    parts: Vec<RangePart>,
+    (coverage, overlap): (&Coverage, Overlap),
+    lost: &[ByteRange],
+) -> Vec<RangePart> {
     if lost.is_empty() {
         return parts;
     }
-    let edge = overlap.edge() as u64;
-    let (near, further) = (widened(&lost, edge), widened(&lost, edge.saturating_mul(2)));
+    let (near, further) = (widened(lost, overlap.edge() as u64), widened(lost, reach_bytes(overlap)));
     let mut settled: Vec<RangePart> = Vec::new();
     each(offset, &parts, |part, range| {
         for (run, before) in coverage.runs(range) {
@@ -93,7 +107,8 @@ mod tests {
         coverage.set(ByteRange::new(0, 500), Reach::Read);
         let overlap = Overlap { before: 4, after: 6 };
         let same = vec![part(500, Some(Reach::Read)), part(500, Some(Reach::Unreadable))];
-        assert_eq!(settled(0, same.clone(), &coverage, overlap), same);
+        assert!(lost(0, &same, &coverage).is_empty());
+        assert_eq!(settled(0, same.clone(), (&coverage, overlap), &[]), same);
         let parts = vec![
             part(400, Some(Reach::Read)),
             part(90, Some(Reach::Unreadable)),
@@ -108,7 +123,9 @@ mod tests {
             part(290, Some(Reach::Read)),
             part(200, Some(Reach::Unreadable)),
         ];
-        assert_eq!(settled(0, parts, &coverage, overlap), expected);
+        let lost = lost(0, &parts, &coverage);
+        assert_eq!(lost, [ByteRange::new(400, 90)]);
+        assert_eq!(settled(0, parts, (&coverage, overlap), &lost), expected);
     }
 
     #[test]

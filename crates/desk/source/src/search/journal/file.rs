@@ -18,7 +18,7 @@ use cheetah_kit::file::{FileId, try_lock};
 use cheetah_kit::folder::Folder;
 use cheetah_search::{Batch, InnerHit, Search};
 
-use super::again::settled;
+use super::again::{lost, reach_bytes, settled};
 use super::check::{check_kept, check_names, kept};
 use super::errors::{altered, damaged, no_journal, not_ours, not_ours_because, other_search, reading, writing};
 use super::group::{Batches, Group, read_group};
@@ -26,7 +26,7 @@ use super::keep::KeptFile;
 use super::lines::{Check, FIRST, line};
 use super::names::{CARVED, NAME, NEXT, Names};
 use super::near::Near;
-use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, Record};
+use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, RangePart, Record};
 use super::scan::{is_journal, read, read_start};
 use super::start::Start;
 use super::state::{Place, State, numbers_of};
@@ -52,6 +52,8 @@ pub struct Journal {
     /// What nodes had searched when this process began, and the same now.
     near: Option<Near>,
     near_before: Near,
+    /// Ranges near the end of the last group that were searched before, and cannot be read now.
+    lost: Vec<ByteRange>,
 }
 
 impl Journal {
@@ -115,6 +117,7 @@ impl Journal {
             place: Place { at: end, before: check },
             near: None,
             near_before,
+            lost: Vec::new(),
         }
     }
 
@@ -176,9 +179,13 @@ impl Journal {
     /// Whether there is so much to be stored that [`Self::store`] is due. Where ranges are searched again, a group does not end before
     /// it is known which of its neighbours can be read.
     pub fn is_due(&self) -> bool {
-        let ahead = ByteRange::new(self.group.range.end(), 2 * self.search.overlap().edge() as u64);
-        let is_new = || self.state.coverage.runs(ahead).all(|(_, reach)| reach != Reach::Read);
-        self.group.is_due() && (self.group.is_overdue() || is_new())
+        self.group.is_due() && (self.group.is_overdue() || self.may_end())
+    }
+
+    /// Whether nothing that follows was read before.
+    pub(super) fn may_end(&self) -> bool {
+        let ahead = ByteRange::new(self.group.range.end(), reach_bytes(self.search.overlap()));
+        self.state.coverage.runs(ahead).all(|(_, reach)| reach != Reach::Read)
     }
 
     /// Adds a result. It is stored with others, at [`Self::store`] or before.
@@ -195,8 +202,9 @@ impl Journal {
             Some(0) => {}
             // A group is stored as rarely if many small ranges are searched again.
             Some(skipped) if !self.group.range.is_empty() && !self.group.is_due() => self.group.skip(skipped),
+            // What is searched apart does not decide about hits here.
             _ => {
-                self.store()?;
+                self.store_last()?;
                 self.group = Group::new(batch.range.offset);
             }
         }
@@ -208,12 +216,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Has what was added on the disk. It is not searched again.
+    /// Has what was added on the disk. It is not searched again, but for the last bytes of ranges that are searched again.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
     pub fn store(&mut self) -> Result<()> {
+        let is_decided = self.may_end();
+        self.end_group(is_decided)
+    }
+
+    /// Has what was added on the disk, when no more results follow. It is not searched again.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn store_last(&mut self) -> Result<()> {
+        self.end_group(true)
+    }
+
+    /// Writes the group. Whether what follows can be read is known, or does not matter, if all `is_decided`.
+    fn end_group(&mut self, is_decided: bool) -> Result<()> {
         let end = self.group.range.end();
         let group = std::mem::replace(&mut self.group, Group::new(end));
         if group.range.is_empty() {
@@ -221,7 +244,7 @@ impl Journal {
         }
         let (rows, mut searched) = group.finish();
         searched.near = self.near.clone();
-        searched.parts = settled(searched.offset, searched.parts, &self.state.coverage, self.search.overlap());
+        searched.parts = self.settled(searched.offset, searched.parts, end, is_decided);
         if let Some(rows) = rows {
             self.append(&rows)?;
         }
@@ -230,6 +253,19 @@ impl Journal {
         let place = self.commit()?;
         let Record::Searched(searched) = record else { return Ok(()) };
         self.state.searched(&searched, place).map_err(|why| damaged(&self.path, 0, why))
+    }
+
+    /// The parts of a group that ends at `end`, as they are to be recorded.
+    fn settled(&mut self, offset: u64, parts: Vec<RangePart>, end: u64, is_decided: bool) -> Vec<RangePart> {
+        let (coverage, overlap) = (&self.state.coverage, self.search.overlap());
+        let mut all = std::mem::take(&mut self.lost);
+        all.extend(lost(offset, &parts, coverage));
+        let is_near = |lost: &ByteRange| lost.end().saturating_add(reach_bytes(overlap)) > end;
+        self.lost = all.iter().copied().filter(is_near).collect();
+        if !is_decided {
+            all.push(ByteRange::new(end, 1));
+        }
+        settled(offset, parts, (coverage, overlap), &all)
     }
 
     /// The results so far, in order.
