@@ -398,7 +398,6 @@ fn a_batch_with_more_hits_than_a_record_takes_is_kept_and_read_again() {
 
 #[test]
 fn many_small_ranges_that_are_searched_again_are_stored_together_and_told_in_order() {
-    /// Ranges that cannot be read. Storing each would take a flush of the disk's cache for each.
     const RANGES: u64 = 50;
     let (_parent, path) = folder();
     let bytes = b"a secret ".repeat(8192 * RANGES as usize / 9);
@@ -456,8 +455,7 @@ fn another_search_and_another_source_are_refused_with_what_differs_and_the_folde
     refused(&both, &[Difference::IgnoreCase, Difference::Content], false);
     let mut later = start(size);
     later.begun_s += 1;
-    let journal = Journal::open(&path, NAMES, later, search()).unwrap();
-    assert_eq!(journal.state().start.begun_s, 7);
+    assert_eq!(Journal::open(&path, NAMES, later, search()).unwrap().state().start.begun_s, 7);
 }
 
 #[test]
@@ -594,9 +592,7 @@ fn a_finished_search_is_known_by_its_files() {
     go_on(&mut journal, &device(&bytes, &[]), 512, usize::MAX);
     fs::write(path.join("hits.csv"), "hits").unwrap();
     journal.finish(&["hits.csv".into()]).unwrap();
-    let journal = open(&path, size).unwrap();
-    assert_eq!(journal.state().finished.as_ref().map(Vec::len), Some(1));
-    drop(journal);
+    assert_eq!(open(&path, size).unwrap().state().finished.as_ref().map(Vec::len), Some(1));
     assert!(!fs::read_to_string(path.join(JOURNAL)).unwrap().contains("searched"));
     fs::write(path.join("hits.csv"), "hint").unwrap();
     assert!(refused(open(&path, size)).is_evidence());
