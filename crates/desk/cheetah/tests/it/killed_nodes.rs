@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::run::program;
 use crate::support::service::PATIENCE;
-use crate::support::{Desk, KIB, MIB, Node, cheetah, noise, number};
+use crate::support::{Desk, KIB, MIB, Node, cheetah, hits_of, noise, number};
 
 const SIZE: u64 = 24 * MIB;
 const LAYOUTS: [&str; 2] = ["mirror", "parity"];
@@ -70,11 +70,14 @@ fn wait_for_a_job(node: &Node, child: &mut Child) {
     }
 }
 
-/// The tables and the map in a folder.
+/// The tables and the map in a folder, without what says where a hit was found.
 fn tables(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let tables = all.filter(|path| path.extension().is_some_and(|is| is == "csv" || is == "map"));
-    tables.map(|path| (path.file_name().unwrap().to_owned(), fs::read(&path).unwrap())).collect()
+    let mut tables: BTreeMap<_, _> =
+        tables.map(|path| (path.file_name().unwrap().to_owned(), fs::read(&path).unwrap())).collect();
+    tables.insert("hits.csv".into(), hits_of(folder).into_bytes());
+    tables
 }
 
 /// The bytes that were worked on at the nodes and here.

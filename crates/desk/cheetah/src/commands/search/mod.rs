@@ -79,8 +79,8 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw words.txt --inside all --out hits
   cheetah search disk.E01 words.txt --files --out hits
   cheetah search case42.drive --known pictures/ --at-nodes --out known42
-  cheetah search disk.raw --known pictures/ --save-known pictures.blocks --out known
-  cheetah search case43.drive --blocks pictures.blocks --out known43"
+  cheetah search disk.raw --known pictures/ --save-known pics.blocks --out known
+  cheetah search case43.drive --blocks pics.blocks --out known43"
 )]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
