@@ -14,7 +14,8 @@ pub fn is_whole(files: &Files<'_>) -> bool {
     let left_out = [files.left_out_files, files.left_out_free, files.left_out_runs, files.left_out_volumes];
     let joints = files.across.as_ref().map_or(0, |across| across.left_out + across.unreadable);
     let is_listed = |volume: &ListedVolume<'_>| matches!(volume.listing, "whole" | "unsupported");
-    left_out == [0; 4] && joints == 0 && files.lister.is_none() && files.volumes.iter().all(is_listed)
+    let is_found = files.lister.is_none() && files.problems.is_empty();
+    left_out == [0; 4] && joints == 0 && is_found && files.volumes.iter().all(is_listed)
 }
 
 /// What was listed, and what was not.
@@ -41,6 +42,9 @@ pub fn listed(files: &Files<'_>) -> Markup {
         (numbers("Files in which hits lie", &rows))
         @if files.lister.is_some() {
             p { strong { "The lister of files ended before it had found all volumes." } }
+        }
+        @if !files.problems.is_empty() {
+            ul class="gaps" { @for problem in files.problems { li { "Volumes may be missing: " (evidence(problem)) } } }
         }
         @if !partly.is_empty() {
             ul class="gaps" {

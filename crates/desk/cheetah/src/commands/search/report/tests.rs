@@ -119,7 +119,7 @@ fn no_hits_are_not_said_of_all_if_files_are_not_listed_or_fragments_are_not_sear
         problems: &problems,
         status: None,
     };
-    let files = |listing, left_out| answers::Files {
+    let files = |listing, left_out, problems| answers::Files {
         across: Some(answers::Across { hits: 0, left_out, searched: 1, unreadable: 0 }),
         files: 1,
         left_out_files: 0,
@@ -127,13 +127,16 @@ fn no_hits_are_not_said_of_all_if_files_are_not_listed_or_fragments_are_not_sear
         left_out_runs: 0,
         left_out_volumes: 0,
         lister: None,
+        problems,
         runs: 2,
         volumes: vec![volume(listing)],
     };
     let page = |files| shown(&Answer { files: Some(files), ..answer(0) });
-    assert!(page(files("whole", 0)).contains("No hits in all 4KiB"));
-    for (listing, left_out) in [("partly", 0), ("killed", 0), ("whole", 1)] {
-        let page = page(files(listing, left_out));
+    assert!(page(files("whole", 0, &[])).contains("No hits in all 4KiB"));
+    for (listing, left_out, of_source) in
+        [("partly", 0, &[][..]), ("killed", 0, &[]), ("whole", 1, &[]), ("whole", 0, &problems)]
+    {
+        let page = page(files(listing, left_out, of_source));
         assert!(page.contains("verdict-gaps") && !page.contains("in all 4KiB"), "{listing}, {left_out}");
         assert!(!page.contains("<script") && !page.contains("<img"));
     }
