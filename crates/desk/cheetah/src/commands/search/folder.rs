@@ -179,8 +179,9 @@ mod tests {
         std::fs::rename(at("hits"), at("away")).unwrap();
         std::os::unix::fs::symlink(at("evidence"), at("hits")).unwrap();
         HitFiles::open(&within, &at("hits/.result"), "disk.raw", false).unwrap();
+        within.create(ANSWER).unwrap();
         let names = named(&folder, within).unwrap();
-        assert_eq!(names, ["hits.csv", "hits.parquet"]);
+        assert_eq!(names, ["hits.csv", "hits.parquet", ANSWER]);
         assert!(at("away/hits.csv").exists() && !at("away/.result").exists());
         assert!(!at("evidence/.result/hits.csv").exists());
     }
