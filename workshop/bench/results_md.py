@@ -336,6 +336,7 @@ PARTS = (
         "processor beside other programs, an image in memory that is half text; drives that are sealed or that fill; and a "
         "foreground job on a node that searches. The nodes of one machine share its processors, which real ones do not.",
         module="bench.search.measure",
+        has_cases=True,
     ),
     Part(
         "workers",

@@ -87,8 +87,8 @@ def while_time_lasts(columns: Iterable[Callable[[], list[Figure]]]) -> list[Figu
 
 
 def fewest(figures: Iterable[Figure]) -> int:
-    """Returns the least number of rounds of a figure. A contender that was cut off may have fewer samples."""
-    return min((max(map(len, figure.samples.values()), default=0) for figure in figures), default=0)
+    """Returns the least number of rounds of a figure that was measured. A contender that was cut off may have fewer samples."""
+    return min((max(map(len, figure.samples.values())) for figure in figures if figure.samples), default=0)
 
 
 def _print(label: str, name: str, measured: Sequence[float | None]) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.scratch import Scratch
 from bench.search import engines, evidence, runs
 from bench.search.engines import MEMORY, Engine
@@ -89,11 +89,11 @@ def measure(settings: Settings) -> list[Figure]:
         print(f"search: the engine on one processor, {iec(found.size_bytes)}, half of it text", flush=True)
         few, many = runs.tasks(found, ENCODING)
         kinds = Task("kinds", "all kinds of data", ("--find", "all", *ENCODING), found.size_bytes)
-        figures = []
-        for task, others in (
+        searches = (
             (few, engines.for_words(scratch, found.few)),
             (many, engines.for_words(scratch, found.many)),
             (kinds, engines.for_kinds(scratch)),
-        ):
-            figures += measure_one(settings, task, found.path, others)
-    return figures
+        )
+        return while_time_lasts(
+            functools.partial(measure_one, settings, task, found.path, others) for task, others in searches
+        )

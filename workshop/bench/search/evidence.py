@@ -19,7 +19,7 @@ SEED = 1
 # Different pieces of text, of a MiB each. Together they are larger than a processor's caches.
 TEXTS = 32
 VOCABULARY = 2000
-# Data of each kind that `--find` knows, with valid check digits.
+# Data of each kind that `--find` knows, with valid check digits; no positions, which are no text.
 KINDS = (
     "anna.koch@example.com",
     "https://www.example.org/kasse?beleg=7",

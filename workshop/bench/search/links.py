@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.harness.figures import Metric, from_rounds
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.scratch import Scratch
 from bench.search import runs
 from bench.search.evidence import Evidence
@@ -83,28 +83,47 @@ def received_figure(key: str, what: str, results: Any, size_bytes: int, share_ma
 
 
 def compare_searches(
+    settings: Settings, lab: Lab, drive: str, task: Task, where: tuple[str, str], bar: float, share_max: float | None
+) -> list[Figure]:
+    """Measures a search at the nodes beside the same at the examiner; and what arrives there, beside that share of the
+    drive."""
+    key, name = where
+    what = f"{name}: {task.what}"
+    turns = {side: functools.partial(searched, lab, task, drive, near) for side, near in ((NEAR, True), (HERE, False))}
+    results = interleave(what, settings.rounds, turns)
+    key = f"search/{key}-{task.key}"
+    figures = from_rounds(key, what, NEAR, (Metric("rate", "", "MiB/s", "higher", bar),), results)
+    if share_max is not None:
+        figures.append(received_figure(key, what, results, task.size_bytes, share_max))
+    return figures
+
+
+def searches(
     settings: Settings,
     lab: Lab,
     drive: str,
     tasks: Sequence[Task],
-    key: str,
-    where: str,
+    where: tuple[str, str],
     bars: dict[str, float],
     share_max: float | None = None,
-) -> list[Figure]:
-    """Measures each search at the nodes beside the same at the examiner; and what arrives there, beside that share of the
-    drive."""
-    figures = []
-    for task in tasks:
-        what = f"{where}: {task.what}"
-        turns = {
-            name: functools.partial(searched, lab, task, drive, near) for name, near in ((NEAR, True), (HERE, False))
-        }
-        results = interleave(what, settings.rounds, turns)
-        name = f"search/{key}-{task.key}"
-        figures += from_rounds(name, what, NEAR, (Metric("rate", "", "MiB/s", "higher", bars[task.key]),), results)
-        if share_max is not None:
-            figures.append(received_figure(name, what, results, task.size_bytes, share_max))
+) -> list[Callable[[], list[Figure]]]:
+    """Returns the measurements of these searches, at a place with this key and this name."""
+    compare = functools.partial(compare_searches, settings, lab, drive)
+    return [functools.partial(compare, task, where, bars[task.key], share_max) for task in tasks]
+
+
+def compare_verifications(settings: Settings, lab: Lab, drive: str, size_bytes: int, where: str) -> list[Figure]:
+    """Measures a verification at the nodes beside that at the examiner, and what arrives there."""
+    what = f"{where}: verify"
+    turns = {
+        name: functools.partial(verified, lab, drive, size_bytes, near) for name, near in ((NEAR, True), (HERE, False))
+    }
+    results = interleave(what, settings.rounds, turns)
+    if len({one["blake3"] for rounds in results.values() for one in rounds}) != 1:
+        raise BenchError("verify: the hash made at the nodes is not that of the examiner")
+    metric = Metric("rate", "", "MiB/s", "higher", VERIFY_BAR)
+    figures = from_rounds("search/shared-verify", what, NEAR, (metric,), results)
+    figures.append(received_figure("search/shared-verify", what, results, size_bytes, VERIFY_SHARE_MAX))
     return figures
 
 
@@ -115,19 +134,9 @@ def measure_shared(settings: Settings, evidence: Evidence) -> list[Figure]:
         drive = drive_over(scratch, lab, evidence)
         print(f"search: {where}, a drive of {iec(evidence.size_bytes)}", flush=True)
         tasks = runs.tasks(evidence)
-        figures = compare_searches(settings, lab, drive, tasks, "shared", where, SHARED_BARS, SEARCH_SHARE_MAX)
-        what = f"{where}: verify"
-        turns = {
-            name: functools.partial(verified, lab, drive, evidence.size_bytes, near)
-            for name, near in ((NEAR, True), (HERE, False))
-        }
-        results = interleave(what, settings.rounds, turns)
-    if len({one["blake3"] for rounds in results.values() for one in rounds}) != 1:
-        raise BenchError("verify: the hash made at the nodes is not that of the examiner")
-    metric = Metric("rate", "", "MiB/s", "higher", VERIFY_BAR)
-    figures += from_rounds("search/shared-verify", what, NEAR, (metric,), results)
-    figures.append(received_figure("search/shared-verify", what, results, evidence.size_bytes, VERIFY_SHARE_MAX))
-    return figures
+        searching = searches(settings, lab, drive, tasks, ("shared", where), SHARED_BARS, SEARCH_SHARE_MAX)
+        verifying = functools.partial(compare_verifications, settings, lab, drive, evidence.size_bytes, where)
+        return while_time_lasts([*searching, verifying])
 
 
 def measure_own(settings: Settings, evidence: Evidence) -> list[Figure]:
@@ -137,4 +146,4 @@ def measure_own(settings: Settings, evidence: Evidence) -> list[Figure]:
         drive = drive_over(scratch, lab, evidence)
         print(f"search: {where}, a drive of {iec(evidence.size_bytes)}", flush=True)
         bars = dict.fromkeys(SHARED_BARS, OWN_BAR)
-        return compare_searches(settings, lab, drive, runs.tasks(evidence), "own", where, bars)
+        return while_time_lasts(searches(settings, lab, drive, runs.tasks(evidence), ("own", where), bars))

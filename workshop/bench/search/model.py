@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.scratch import Scratch
 from bench.search import evidence, runs
 from bench.search.links import NODES
@@ -44,6 +44,15 @@ def figure(key: str, what: str, results: dict[str, Any]) -> Figure:
     return Figure(f"search/model-{key}", f"scaled model: {what}", "MiB/s", FOUR, samples, "higher", BAR, NOTE)
 
 
+def compare(settings: Settings, task: Task, drives: dict[str, str], enter: Enter) -> list[Figure]:
+    """Measures a search of the drive over four machines and of that over one."""
+    turns = {
+        name: functools.partial(searched, task, drive, enter, NODES if name == ONE else 1)
+        for name, drive in drives.items()
+    }
+    return [figure(task.key, task.what, interleave(f"scaled model: {task.what}", settings.rounds, turns))]
+
+
 def measure(settings: Settings) -> list[Figure]:
     """Searches a drive over four small machines, and one over a single one of them."""
     size_bytes = 2 * settings.size_bytes
@@ -71,12 +80,5 @@ def measure(settings: Settings) -> list[Figure]:
             ONE: cheetah.create(scratch, nodes[:1], image=found.path, enter=lab.examiner.command),
         }
         print(f"search: scaled model, a drive of {iec(size_bytes)}", flush=True)
-        enter, figures = within(groups[NODES], lab.examiner.command), []
-        for task in runs.tasks(found):
-            turns = {
-                name: functools.partial(searched, task, drive, enter, NODES if name == ONE else 1)
-                for name, drive in drives.items()
-            }
-            results = interleave(f"scaled model: {task.what}", settings.rounds, turns)
-            figures.append(figure(task.key, task.what, results))
-    return figures
+        enter = within(groups[NODES], lab.examiner.command)
+        return while_time_lasts(functools.partial(compare, settings, task, drives, enter) for task in runs.tasks(found))

@@ -7,12 +7,12 @@ import functools
 from collections.abc import Iterator
 
 from bench.harness.figures import Metric, from_rounds
-from bench.harness.rounds import interleave
+from bench.harness.rounds import interleave, while_time_lasts
 from bench.scratch import Scratch
 from bench.search import evidence, runs
 from bench.search.evidence import Evidence
 from bench.search.links import NODES, RATE, shared_lab
-from bench.search.runs import AT_NODES, NEAR_SHARE_MIN, NEAR_SHARE_SEALED_MIN
+from bench.search.runs import AT_NODES, NEAR_SHARE_MIN, NEAR_SHARE_SEALED_MIN, Task
 from bench.settings import Settings
 from bench.tools import cheetah, room
 from cheetah.bench.figure import Figure
@@ -55,18 +55,24 @@ def measure_at(settings: Settings, found: Evidence, key: str, where: str) -> lis
             argv = ["create", drives[name], "--nodes", ",".join(nodes), "--layout", "stripe", option]
             cheetah.call([*argv, "--from", found.path], enter)
         print(f"search: sealed, {where}, {iec(found.size_bytes)}", flush=True)
-        figures = []
-        near = {SEALED: ((*AT_NODES, *LENT), NEAR_SHARE_SEALED_MIN), PLAIN: (AT_NODES, NEAR_SHARE_MIN)}
-        for task in runs.tasks(found):
-            what = f"a sealed drive with a lent key, {where}: {task.what}"
-            turns = {
-                name: functools.partial(task.run, drives[name], more, enter, share_min)
-                for name, (more, share_min) in near.items()
-            }
-            results = interleave(what, settings.rounds, turns)
-            metric = Metric("rate", "", "MiB/s", "higher", BAR)
-            figures += from_rounds(f"search/sealed-{key}-{task.key}", what, SEALED, (metric,), results)
-    return figures
+        compare = functools.partial(compare_searches, settings, drives, enter, (key, where))
+        return while_time_lasts(functools.partial(compare, task) for task in runs.tasks(found))
+
+
+def compare_searches(
+    settings: Settings, drives: dict[str, str], enter: Enter, place: tuple[str, str], task: Task
+) -> list[Figure]:
+    """Measures a search of the sealed drive and of the other one, at a place with this key and this name."""
+    key, where = place
+    what = f"a sealed drive with a lent key, {where}: {task.what}"
+    near = {SEALED: ((*AT_NODES, *LENT), NEAR_SHARE_SEALED_MIN), PLAIN: (AT_NODES, NEAR_SHARE_MIN)}
+    turns = {
+        name: functools.partial(task.run, drives[name], more, enter, share_min)
+        for name, (more, share_min) in near.items()
+    }
+    results = interleave(what, settings.rounds, turns)
+    metric = Metric("rate", "", "MiB/s", "higher", BAR)
+    return from_rounds(f"search/sealed-{key}-{task.key}", what, SEALED, (metric,), results)
 
 
 def measure(settings: Settings) -> list[Figure]:
@@ -75,4 +81,4 @@ def measure(settings: Settings) -> list[Figure]:
     with Scratch() as scratch:
         found = evidence.make(scratch, settings.size_bytes)
         places = (("loopback", "nodes on this machine"), ("shared", f"nodes behind one shared link of {RATE}"))
-        return [figure for key, where in places for figure in measure_at(settings, found, key, where)]
+        return while_time_lasts(functools.partial(measure_at, settings, found, *place) for place in places)

@@ -111,6 +111,12 @@ def test_after_the_time_no_round_begins_and_columns_with_a_round_are_published(p
     assert resumed.calls == ["b", "a", "a", "b", "b", "a"]
 
 
+def test_a_figure_that_was_not_measured_has_no_part_in_the_least_number_of_rounds() -> None:
+    measured = Figure("x", "x", "s", "a", {"a": [1.0, 2.0], "b": [1.0]})
+    assert fewest([measured, Figure("y", "y", "s", "a", {})]) == 2
+    assert fewest([Figure("y", "y", "s", "a", {})]) == 0
+
+
 def test_a_run_without_time_measures_nothing_and_says_so(path: str) -> None:
     contenders = Contenders()
     with kept_in(Journal(path, CONDITIONS), minutes=0), pytest.raises(OutOfTime, match="before anything was measured"):

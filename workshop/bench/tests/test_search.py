@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bench.harness import rounds
 from bench.scratch import Scratch
 from bench.search import engine, engines, evidence, foreground, lazy, links, measure, model, sealed
 from bench.search.runs import Task
@@ -217,3 +219,21 @@ def test_each_measurement_of_the_part_is_called_once(monkeypatch) -> None:
         key = f"{module.__name__}.{name}"
         monkeypatch.setattr(module, name, lambda *_, key=key: called.append(key) or [key])
     assert measure.measure(Settings.of(quick=True)) == called and len(set(called)) == 7
+
+
+def test_one_case_is_measured_alone(monkeypatch) -> None:
+    monkeypatch.setattr(lazy, "measure", lambda _: ["lazy"])
+    assert measure.measure(Settings.of(True, only="lazy")) == ["lazy"]
+    with pytest.raises(BenchError, match="nodes behind one shared link; nodes with own links; scaled model"):
+        measure.measure(Settings.of(True, only="nowhere"))
+
+
+def test_searches_that_have_a_round_are_published_if_the_time_is_over(monkeypatch) -> None:
+    measured = []
+    monkeypatch.setattr(Task, "run", lambda *_: measured.append(1) or {"rate": 1.0})
+    monkeypatch.setattr(rounds.Kept, "is_over", classmethod(lambda _: len(measured) >= 2))
+    tasks = [Task(key, key, (), MIB) for key in ("few", "many")]
+    drives = {sealed.SEALED: "a.drive", sealed.PLAIN: "b.drive"}
+    compare = functools.partial(sealed.compare_searches, Settings.of(True), drives, list, ("shared", "x"))
+    found = rounds.while_time_lasts(functools.partial(compare, task) for task in tasks)
+    assert [figure.id for figure in found] == ["search/sealed-shared-few/rate"] and rounds.fewest(found) == 1
