@@ -180,7 +180,7 @@ def split_rules(texts: list[str]) -> tuple[list[tuple[bytes, bool]], list[tuple[
 @final
 class Hit:
     """A place where a pattern matches. `offset` and `length` are in bytes. Of a hit inside compressed data, `offset` is where these begin,
-    and `inside` the way from there."""
+    and `inside` the way from there. `node` and `instance` name the node that found it; None if this process did."""
 
     offset: int
     length: int
@@ -189,6 +189,8 @@ class Hit:
     text: str
     context: str
     inside: str | None
+    node: str | None
+    instance: str | None
 
 @final
 class Hits:

@@ -131,7 +131,8 @@ class Hits(Iterator[_native.Hit]):
     are taken.
 
     A hit has `offset` and `length` in bytes, `pattern`, `encoding`, `text`, `context` and `inside`: of a hit inside compressed data,
-    which begin at `offset`, the way from there, such as "GZIP-512", and otherwise None.
+    which begin at `offset`, the way from there, such as "GZIP-512", and otherwise None. `node` is the name of the node that found it, and
+    `instance` that of its run; both are None if this process did.
     """
 
     def __init__(self, native: _native.Hits, size_bytes: int):
@@ -179,7 +180,7 @@ class Hits(Iterator[_native.Hit]):
         """Returns the hits that were not taken yet as a table. Needs pyarrow."""
         import pyarrow as pa
 
-        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context", "inside"))
+        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context", "inside", "node", "instance"))
         fields = [(name, pa.uint64()) for name in numbers] + [(name, pa.string()) for name in names]
         schema = pa.schema(fields)
         batches = [pa.RecordBatch.from_pylist(rows, schema) for rows in self._rows(schema.names)]

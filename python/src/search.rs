@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_error::{Error, Result};
-use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search};
+use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode};
 use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
@@ -82,6 +82,8 @@ pub struct Hit {
     text: String,
     context: String,
     inside: Option<String>,
+    node: Option<String>,
+    instance: Option<String>,
 }
 
 /// A range that was not searched: its start, its length, its state, and why.
@@ -199,7 +201,8 @@ impl Hits {
             state.known.iter_mut().for_each(|known| known.take(&mut batch));
             state.outcome.add(&batch);
             if !batch.hits.is_empty() {
-                return Ok(Some(batch.hits.iter().map(|hit| self.shown(hit, hit.offset, None)).collect()));
+                let node = batch.node.as_deref();
+                return Ok(Some(batch.hits.iter().map(|hit| self.shown(hit, (hit.offset, None), node)).collect()));
             }
         }
         state.end_source(&self.search, self.workers);
@@ -208,7 +211,8 @@ impl Hits {
             inside.counts.add(&found.counts);
             found.hits.iter().for_each(|hit| state.outcome.count(&hit.hit));
             if !found.hits.is_empty() {
-                let shown = found.hits.into_iter().map(|hit| self.shown(&hit.hit, hit.offset, Some(hit.inside)));
+                let shown =
+                    found.hits.into_iter().map(|hit| self.shown(&hit.hit, (hit.offset, Some(hit.inside)), None));
                 return Ok(Some(shown.collect()));
             }
         }
@@ -216,8 +220,13 @@ impl Hits {
         Ok(None)
     }
 
-    /// A hit; of one inside compressed data, `offset` is where these begin.
-    fn shown(&self, hit: &cheetah_search::Hit, offset: u64, inside: Option<String>) -> Hit {
+    /// A hit that this node found, or this process; of one inside compressed data, `offset` is where these begin.
+    fn shown(
+        &self,
+        hit: &cheetah_search::Hit,
+        (offset, inside): (u64, Option<String>),
+        node: Option<&SearchNode>,
+    ) -> Hit {
         let pattern = self.search.patterns().get(hit.pattern).map_or("", |pattern| pattern.name.as_str());
         Hit {
             offset,
@@ -227,6 +236,8 @@ impl Hits {
             text: self.search.text(hit),
             context: self.search.context(hit),
             inside,
+            node: node.map(|node| node.name.to_string()),
+            instance: node.map(|node| node.instance.to_string()),
         }
     }
 }

@@ -15,6 +15,8 @@ import cheetah
 
 SIZE = 5 << 20
 WORDS = ("Geheim", "Überweisung")
+# A word that lies far from the edges of two units of a stripe that follow each other.
+INSIDE = "Zeugnis"
 
 
 @pytest.fixture
@@ -24,6 +26,8 @@ def image(tmp_path: Path) -> Path:
     for offset, text in [
         (0, WORDS[0].encode()),
         ((1 << 20) - 5, WORDS[0].encode("utf-16le")),
+        ((2 << 20) + (32 << 10), INSIDE.encode()),
+        ((2 << 20) + (96 << 10), INSIDE.encode()),
         ((3 << 20) + 7, WORDS[1].encode("cp1252")),
         ((4 << 20), b"mail to anna@example.org today"),
         (SIZE - len(WORDS[0]), WORDS[0].encode()),
@@ -83,7 +87,7 @@ def test_a_table_has_the_hits_that_were_not_taken(image: Path) -> None:
         assert next(hits).offset == 0
         assert not hits.coverage.complete or hits.coverage.searched_bytes == SIZE
         table = hits.to_arrow()
-        assert table.column_names == ["offset", "length", "pattern", "encoding", "text", "context", "inside"]
+        assert table.column_names == ["offset", "length", "pattern", "encoding", "text", "context", "inside", "node", "instance"]
         assert table["offset"].to_pylist() == [SIZE - len(WORDS[0])]
         assert device.search(["nowhere"]).to_arrow().num_rows == 0
         assert hits.coverage.complete
@@ -230,9 +234,13 @@ def test_nodes_search_what_they_hold_with_the_same_hits(image: Path, drive: Path
     with cheetah.open(image) as device:
         here = [(hit.offset, hit.text, hit.context) for hit in device.search(WORDS, kinds=["email"])]
     with cheetah.open(drive) as device:
-        hits = device.search(WORDS, kinds=["email"], at_nodes=True)
-        assert [(hit.offset, hit.text, hit.context) for hit in hits] == here
+        hits = device.search([*WORDS, INSIDE], kinds=["email"], at_nodes=True)
+        found = list(hits)
+        assert [(hit.offset, hit.text, hit.context) for hit in found if hit.text != INSIDE] == here
         coverage = hits.coverage
     assert coverage.complete and coverage.at_nodes is not None
-    assert len(coverage.at_nodes["node_bytes"]) == 1
+    (name,) = coverage.at_nodes["node_bytes"]
+    by_node, here_too = sorted((hit for hit in found if hit.text == INSIDE), key=lambda hit: hit.node is None)
+    assert by_node.node == name and by_node.instance
+    assert (here_too.node, here_too.instance) == (None, None)
     assert sum(sum(of.values()) for of in coverage.at_nodes.values()) >= SIZE, coverage.at_nodes

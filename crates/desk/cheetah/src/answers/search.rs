@@ -20,8 +20,14 @@ pub enum Found {
         /// hold, such as `ZIP-70-GZIP-512`.
         #[serde(skip_serializing_if = "Option::is_none")]
         inside: Option<String>,
+        /// Of a hit that a node found, the instance of that node: another one each time it starts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        instance: Option<String>,
         /// Its length in bytes.
         len: u64,
+        /// The node that found it, with its name in the drive file; none if this machine did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
         /// The offset of its first byte in the source.
         offset: u64,
         /// The word, the expression, or the kind of data.

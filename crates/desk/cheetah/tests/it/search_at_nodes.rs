@@ -96,10 +96,11 @@ fn a_hit_names_the_node_that_found_it_and_none_if_it_lies_at_the_edge_of_a_unit(
     let instances = nodes.iter().map(|node| node.status()["instance"].as_str().unwrap().to_owned());
     let instances: HashSet<String> = instances.collect();
     let table = fs::read_to_string(desk.at("near/hits.csv")).unwrap();
-    let mut found = HashSet::new();
+    let (mut found, mut rows) = (HashSet::new(), Vec::new());
     for row in table.lines().skip(1) {
         let cells: Vec<&str> = row.split(',').collect();
         let [offset, .., node, instance] = &cells[..] else { panic!("{row}") };
+        rows.push([(*node).to_owned(), (*instance).to_owned()]);
         if offset.parse::<u64>().unwrap() % UNIT == UNIT / 2 {
             assert!(names.contains_key(*node) && instances.contains(*instance), "{row}");
             found.insert((*node).to_owned());
@@ -108,6 +109,11 @@ fn a_hit_names_the_node_that_found_it_and_none_if_it_lies_at_the_edge_of_a_unit(
         }
     }
     assert_eq!((table.lines().count(), found.len()), (1 + 62, 2), "{table}");
+    let printed = cheetah(&[&["search", &drive, "--at-nodes"], &WHAT[..]].concat()).ok().out();
+    let events = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let said = |hit: &Value| ["node", "instance"].map(|name| hit[name].as_str().unwrap_or_default().to_owned());
+    let events: Vec<_> = events.filter(|event| event["event"] == "hit").map(|hit| said(&hit)).collect();
+    assert_eq!(events, rows, "{printed}");
     let page = fs::read_to_string(desk.at("near/report.html")).unwrap();
     assert!(names.keys().all(|name| page.contains(&format!("node <span class=\"evidence\"><bdi>{name}"))), "{page}");
 }

@@ -328,7 +328,7 @@ impl Sink<'_> {
     fn take(&mut self, batch: &mut Batch) {
         self.streams.iter_mut().for_each(|streams| streams.take(batch));
         for hit in &batch.hits {
-            show::hit(hit, self.place(hit.offset).as_ref(), self.search, self.ui);
+            show::hit(hit, (self.place(hit.offset).as_ref(), batch.node.as_deref()), self.search, self.ui);
         }
     }
 

@@ -10,7 +10,7 @@ use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search};
+use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search, SearchNode};
 use cheetah_source::search::{inside, known};
 
 use super::places::{self, FilesShown};
@@ -45,31 +45,39 @@ pub fn unsearched_encodings(search: &Search, ui: Ui) {
     }
 }
 
-/// Prints a hit.
-pub fn hit(hit: &Hit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
-    print((hit.offset, None), hit, place.map(|place| places::answer(place, &[])), search, ui);
+/// Prints a hit, which a node found, or this process.
+pub fn hit(hit: &Hit, (place, node): (Option<&Place<'_>>, Option<&SearchNode>), search: &Search, ui: Ui) {
+    print((hit.offset, None, node), hit, place.map(|place| places::answer(place, &[])), search, ui);
 }
 
 /// Prints a hit across fragments of a file.
 pub fn across(across: &AcrossHit, place: &Place<'_>, search: &Search, ui: Ui) {
     let place = places::answer(place, &across.fragments);
-    print((across.hit.offset, None), &across.hit, Some(place), search, ui);
+    print((across.hit.offset, None, None), &across.hit, Some(place), search, ui);
 }
 
 /// Prints a hit inside compressed data.
 pub fn inner_hit(inner: &InnerHit, place: Option<&Place<'_>>, search: &Search, ui: Ui) {
     let place = place.map(|place| places::answer(place, &[]));
-    print((inner.offset, Some(inner.inside.clone())), &inner.hit, place, search, ui);
+    print((inner.offset, Some(inner.inside.clone()), None), &inner.hit, place, search, ui);
 }
 
-fn print((offset, inside): (u64, Option<String>), hit: &Hit, place: Option<answers::Place>, search: &Search, ui: Ui) {
+fn print(
+    (offset, inside, node): (u64, Option<String>, Option<&SearchNode>),
+    hit: &Hit,
+    place: Option<answers::Place>,
+    search: &Search,
+    ui: Ui,
+) {
     let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
     let (len, encoding) = (hit.len(), hit.encoding.name());
     let (text, context) = (search.text(hit), search.context(hit));
     let path = inside.iter().fold(offset.to_string(), |path, inside| format!("{path}-{inside}"));
     let lies = place.as_ref().map_or_else(String::new, places::clause);
     let line = format!("{path}  {}  {encoding}  {context}{lies}", OneLine(&pattern));
-    ui.event(line, &answers::Found::Hit { context, encoding, inside, len, offset, pattern, place, text });
+    let (instance, node) = (node.map(|node| node.instance.to_string()), node.map(|node| node.name.to_string()));
+    let found = answers::Found::Hit { context, encoding, inside, instance, len, node, offset, pattern, place, text };
+    ui.event(line, &found);
 }
 
 /// A search that has ended.
