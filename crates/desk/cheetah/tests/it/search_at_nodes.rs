@@ -138,6 +138,30 @@ fn a_node_that_is_killed_while_it_searches_costs_a_redundant_drive_no_hit() {
 }
 
 #[test]
+fn a_part_that_moves_while_the_drive_is_searched_costs_no_hit() {
+    let (desk, nodes, spare) = (Desk::new(), lending(3), lending(1));
+    let image = image(&desk, 24 * MIB);
+    let drive = desk.drive("mirror", &nodes.iter().collect::<Vec<_>>(), &image, &["--layout", "mirror"]);
+    let (_, expected) = searched(&desk, &drive, "plain", &[]);
+    let (from, to) = (nodes[1].address(), spare[0].address());
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| cheetah(&["drain", from, "--to", to, "--drive", &drive]).ok().out());
+        // The last search begins once the part has moved.
+        for turn in 0.. {
+            let has_moved = moving.is_finished();
+            let name = format!("near{turn}");
+            let (_, found) = searched(&desk, &drive, &name, &["--at-nodes"]);
+            assert!(found == expected, "{name}");
+            if has_moved {
+                break;
+            }
+        }
+        moving.join().unwrap();
+    });
+    assert_eq!((nodes[1].exports(), spare[0].exports()), (0, 1));
+}
+
+#[test]
 fn what_a_foreign_node_and_one_that_does_not_lend_its_processor_hold_is_read() {
     if !need::programs(&["nbdkit"]) {
         return;
