@@ -124,8 +124,11 @@ impl Group {
     }
 }
 
-/// The records of a group, read again: hits, up to the record that says what they are of.
-pub fn read_group(file: &File, place: Place, search: &Search) -> io::Result<Option<(Vec<Hit>, Vec<InnerHit>, Record)>> {
+/// A group: its hits, those in compressed data, and the record that says what they are of.
+pub type ReadRecords = (Vec<Hit>, Vec<InnerHit>, Record);
+
+/// The records of a group, read again. `None` if they are no group.
+pub fn read_group(file: &File, place: Place, search: &Search) -> io::Result<Option<ReadRecords>> {
     let (mut hits, mut inner) = (Vec::new(), Vec::new());
     let mut lines = Lines::new(file, place.at, place.before);
     loop {

@@ -115,7 +115,7 @@ impl<'a> Lines<'a> {
 
     /// Whether a bad line may be of the last group, which a crash left in part: at most one record that makes a group count follows,
     /// as the last one.
-    pub fn is_in_last_group(mut self) -> io::Result<bool> {
+    pub fn ends_in_last_group(mut self) -> io::Result<bool> {
         let mut before = parts(&self.line).map(|(check, _)| check);
         let mut has_ended = false;
         while self.next_line()? {

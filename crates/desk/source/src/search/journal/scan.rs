@@ -75,7 +75,7 @@ pub fn read(file: &File, search: &Search) -> io::Result<Scan> {
         },
         Line::End => return Ok(Ok(None)),
         Line::Unknown => return Ok(Err((1, BadRecord::NoRecord))),
-        Line::Bad => return Ok(if lines.is_in_last_group()? { Ok(None) } else { Err((1, BadRecord::NoRecord)) }),
+        Line::Bad => return Ok(if lines.ends_in_last_group()? { Ok(None) } else { Err((1, BadRecord::NoRecord)) }),
     };
     let (mut open, mut place, mut number) = (Open::default(), Place { at: lines.at, before: lines.before }, 1);
     loop {
@@ -85,7 +85,7 @@ pub fn read(file: &File, search: &Search) -> io::Result<Scan> {
             Line::End => return Ok(Ok(Some((state, place.at, place.before)))),
             Line::Unknown => return Ok(Err((number, BadRecord::NoRecord))),
             Line::Bad => {
-                let is_torn = lines.is_in_last_group()?;
+                let is_torn = lines.ends_in_last_group()?;
                 let scan = if is_torn {
                     Ok(Some((state, place.at, place.before)))
                 } else {
