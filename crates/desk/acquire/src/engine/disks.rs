@@ -222,7 +222,7 @@ mod tests {
     }
 
     async fn refused(then: &[DiskState], now: &[Source], same_source: bool) -> Error {
-        compare(then, now, same_source).await.err().expect("refused").into_error()
+        compare(then, now, same_source).await.expect_err("refused").into_error()
     }
 
     #[tokio::test]

@@ -27,8 +27,12 @@ fn listed(size: usize, valid_bytes: u64, runs: &[FileRun]) -> Places {
     builder.finish()
 }
 
-/// The hits across the fragments of the only file: the offset in the file, the length, the pattern, and the bytes of its fragments.
-fn across(order: &Order, disk: Disk, places: &Places) -> (BTreeSet<(u64, u64, usize)>, Vec<Vec<u8>>, u64) {
+/// Hits by their offsets in the file, their lengths and their patterns; the bytes of the fragments of each; and the number of joints that
+/// could not be read.
+type Found = (BTreeSet<(u64, u64, usize)>, Vec<Vec<u8>>, u64);
+
+/// The hits across the fragments of the only file.
+fn across(order: &Order, disk: Disk, places: &Places) -> Found {
     let search = Arc::new(Search::new(order).unwrap());
     let bytes = disk.bytes.clone();
     let device: DynDevice = Arc::new(disk);
