@@ -61,8 +61,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// `Kind::Misuse` if the folder holds something else, is a link, is the one of another search ([`OtherSearch`]), or another process
-    /// searches into it; `Kind::Evidence` if the source has other content, or if the journal or a file that was kept was altered.
+    /// `Kind::Misuse` if the folder holds something else, is a link, is the one of another search
+    /// ([`OtherSearch`](super::OtherSearch)), or another process searches into it; `Kind::Evidence` if the source has other content, or if the journal or a file that was kept was altered.
     pub fn open(path: &Path, names: Names, start: Start, search: Arc<Search>) -> Result<Self> {
         match Folder::open(path) {
             Ok(folder) => Self::go_on(folder, path, names, start, search),
