@@ -180,7 +180,10 @@ class Hits(Iterator[_native.Hit]):
         """Returns the hits that were not taken yet as a table. Needs pyarrow."""
         import pyarrow as pa
 
-        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context", "inside", "node", "instance"))
+        numbers, names = (
+            ("offset", "length"),
+            ("pattern", "encoding", "text", "context", "inside", "node", "instance"),
+        )
         fields = [(name, pa.uint64()) for name in numbers] + [(name, pa.string()) for name in names]
         schema = pa.schema(fields)
         batches = [pa.RecordBatch.from_pylist(rows, schema) for rows in self._rows(schema.names)]

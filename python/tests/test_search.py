@@ -87,7 +87,17 @@ def test_a_table_has_the_hits_that_were_not_taken(image: Path) -> None:
         assert next(hits).offset == 0
         assert not hits.coverage.complete or hits.coverage.searched_bytes == SIZE
         table = hits.to_arrow()
-        assert table.column_names == ["offset", "length", "pattern", "encoding", "text", "context", "inside", "node", "instance"]
+        assert table.column_names == [
+            "offset",
+            "length",
+            "pattern",
+            "encoding",
+            "text",
+            "context",
+            "inside",
+            "node",
+            "instance",
+        ]
         assert table["offset"].to_pylist() == [SIZE - len(WORDS[0])]
         assert device.search(["nowhere"]).to_arrow().num_rows == 0
         assert hits.coverage.complete

@@ -59,7 +59,15 @@ def test_the_parquet_file_has_the_rows_of_the_csv_with_types(found: Path) -> Non
 
 def test_the_folder_of_a_search_has_the_files_that_the_guide_lists_and_is_private(found: Path) -> None:
     names = sorted(entry.name for entry in found.iterdir())
-    assert names == ["coverage.map", "features", "hits.csv", "hits.parquet", "report.html", "search.journal", "search.json"]
+    assert names == [
+        "coverage.map",
+        "features",
+        "hits.csv",
+        "hits.parquet",
+        "report.html",
+        "search.journal",
+        "search.json",
+    ]
     assert stat.S_IMODE(os.stat(found).st_mode) == 0o700
 
 
