@@ -75,10 +75,9 @@ def measure(settings: Settings) -> list[Figure]:
             for share, at, group in zip(shares, lab.nodes, groups, strict=False)
         ]
         # Loading is not measured, so that it has all processors.
-        drives = {
-            FOUR: cheetah.create(scratch, nodes, image=found.path, enter=lab.examiner.command),
-            ONE: cheetah.create(scratch, nodes[:1], image=found.path, enter=lab.examiner.command),
-        }
+        # That of one node comes first: then all have as much memory left, and equal shares of the other.
+        one = cheetah.create(scratch, nodes[:1], image=found.path, enter=lab.examiner.command)
+        drives = {FOUR: cheetah.create(scratch, nodes, image=found.path, enter=lab.examiner.command), ONE: one}
         print(f"search: scaled model, a drive of {iec(size_bytes)}", flush=True)
         enter = within(groups[NODES], lab.examiner.command)
         return while_time_lasts(functools.partial(compare, settings, task, drives, enter) for task in runs.tasks(found))
