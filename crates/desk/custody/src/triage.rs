@@ -52,7 +52,7 @@ pub enum OutputDifference {
     /// The file of this name is not there.
     #[error("{0} is missing")]
     Missing(String),
-    /// What is there is not compared.
+    /// The file of this name cannot be compared.
     #[error("{name} cannot be compared: {why}")]
     NotCompared {
         /// The name of the file.

@@ -8,7 +8,8 @@ use futures::{Stream, StreamExt as _};
 use crate::batch::Batch;
 use crate::seam::Overlap;
 
-/// Ranges in which hits may begin, and what is read for that: the bytes around a range decide about the hits at its ends.
+/// Ranges in which hits may begin, and the ranges that are read for them. A range is read with the bytes around it, because a hit at its
+/// end may depend on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
     /// In order, and so far apart that what is read for one is not read for another.

@@ -28,7 +28,7 @@ use crate::reader::{Chunk, DiskPlaces, Liveness, Reader, Salvage};
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// The number of chunks read earlier by which a source is tested for being readable.
 const GOOD_CHUNKS: u64 = 16;
-/// Of the samples of a disk that were read in the beginning, one in so many tests whether it is still readable.
+/// Every 64th sample of a disk that was read at the start is read again, to test whether the disk is still readable.
 const SAMPLES_APART: usize = 64;
 /// The pause between attempts to reopen a lost source.
 const RETRY_EVERY: Duration = Duration::from_secs(1);

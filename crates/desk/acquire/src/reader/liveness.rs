@@ -71,7 +71,7 @@ impl Liveness {
         }
     }
 
-    /// The same, of a source that lies on these disks. Each of them must be readable: what is read of one says nothing of another.
+    /// Tests each of these disks, on which the source lies. One disk can be readable while another is not.
     #[must_use]
     pub fn on(self, disks: Vec<DiskPlaces>) -> Self {
         Self { disks, ..self }

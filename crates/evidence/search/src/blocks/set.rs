@@ -135,7 +135,7 @@ fn is_hashdb(bytes: &[u8]) -> bool {
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Reads what follows the version. Memory is taken for what is there, whatever the numbers say.
+    /// Reads the rest of the set, after the version. Memory is allocated for the bytes that are present, not for the counts in the header.
     fn known_files(mut self) -> Result<KnownFiles, NoKnownSet> {
         let [block_bytes, sector_bytes, files, keys, places] = self.numbers()?;
         if (block_bytes, sector_bytes) != (number(BLOCK_BYTES), number(SECTOR_BYTES)) {

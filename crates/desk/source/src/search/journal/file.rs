@@ -176,8 +176,8 @@ impl Journal {
         self.near = Some(self.near_before.and(done));
     }
 
-    /// Whether there is so much to be stored that [`Self::store`] is due. Where ranges are searched again, a group does not end before
-    /// it is known which of its neighbours can be read.
+    /// Whether [`Self::store`] is due, by the size or the age of the group. Where ranges are searched again, a group ends only when it
+    /// is known which of its neighbours can be read.
     pub fn is_due(&self) -> bool {
         self.group.is_due() && (self.group.is_overdue() || self.may_end())
     }
