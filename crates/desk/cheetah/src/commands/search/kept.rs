@@ -149,35 +149,24 @@ async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages
             Some(Ok(batch)) => {
                 journal.add(&batch)?;
                 if journal.is_due() {
-                    store(journal, near.as_deref())?;
+                    store(journal, near.as_deref(), false)?;
                 }
                 progress.set(batch.range.end());
             }
         }
     };
     drop((batches, progress));
-    match &ended {
-        Ok(()) => store_last(journal, near.as_deref())?,
-        Err(_) => store(journal, near.as_deref())?,
-    }
+    store(journal, near.as_deref(), ended.is_ok())?;
     stages.near = near.map(|done| done.lock().clone());
     Ok(ended)
 }
 
-/// Has what was found on the disk.
-fn store(journal: &mut Journal, near: Option<&Mutex<WorkDone>>) -> Result<()> {
+/// Has what was found on the disk. `is_last` says whether the whole range was searched.
+fn store(journal: &mut Journal, near: Option<&Mutex<WorkDone>>, is_last: bool) -> Result<()> {
     if let Some(near) = near {
         journal.searched_near(&near.lock());
     }
-    Ok(journal.store()?)
-}
-
-/// The same, after the last result.
-fn store_last(journal: &mut Journal, near: Option<&Mutex<WorkDone>>) -> Result<()> {
-    if let Some(near) = near {
-        journal.searched_near(&near.lock());
-    }
-    Ok(journal.store_last()?)
+    Ok(if is_last { journal.store_last() } else { journal.store() }?)
 }
 
 /// The beginnings of compressed data and the headers of files that were found, if these are asked for.
