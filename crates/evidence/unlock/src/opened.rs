@@ -9,8 +9,11 @@ use cheetah_device::{ByteRange, Data, Device, Error, Result, buffers};
 use cheetah_kit::locked::Locked;
 use futures::future::try_join_all;
 
-use crate::cipher::SectorCipher;
+use crate::cipher::{SECTOR_BYTES_MAX, SectorCipher};
 use crate::refusal;
+
+/// Bytes that are copied and decrypted at a time: a multiple of every sector.
+const PIECE_BYTES: usize = 8 * SECTOR_BYTES_MAX;
 
 /// A volume that was opened, at a place of a device.
 pub(crate) struct Opened {
@@ -144,22 +147,21 @@ impl Opened {
         if sealed.len() != sectors.len {
             return Err(Error::Invalid("a reply to a read has the wrong length".into()));
         }
-        let mut content = to_buffer(sealed);
-        cipher.decrypt(place.counted + sectors.offset, &mut content);
+        let content = decrypted(cipher, place.counted + sectors.offset, sealed);
         Ok(Data::from(buffers::share(content)).slice(part.offset - sectors.offset, part.len))
     }
 }
 
-/// The bytes in memory that can be altered: where they are, if nothing else refers to it.
-fn to_buffer(data: Data) -> BytesMut {
-    let copied = |data: Data| {
-        // Not truncated: it is in memory, or zeros of a read that was asked for.
-        let mut copy = buffers::empty(data.len() as usize);
-        data.append_to(&mut copy);
-        copy
-    };
-    match data.parts() {
-        [Part::Bytes(_)] => data.into_bytes().try_into_mut().unwrap_or_else(|bytes| copied(Data::from(bytes))),
-        _ => copied(data),
+/// The content of whole sectors that begin `offset` bytes after the start of the volume.
+fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
+    // Not truncated: it is in memory, or zeros of a read that was asked for.
+    let mut content = buffers::empty(sealed.len() as usize);
+    let sealed = sealed.into_bytes();
+    // A piece is decrypted while the processor's cache has it.
+    for piece in sealed.chunks(PIECE_BYTES) {
+        let start = content.len();
+        content.extend_from_slice(piece);
+        cipher.decrypt(offset + start as u64, &mut content[start..]);
     }
+    content
 }

@@ -1,10 +1,12 @@
 //! Tries keys on the volumes of a device, and opens those that a key fits.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_volume::formats::{APFS, BITLOCKER, CORE_STORAGE, Format, Identified, LUKS, identify};
+use futures::future::{Either, select};
 
 use crate::apfs;
 use crate::bitlocker;
@@ -21,6 +23,10 @@ use crate::veracrypt::{self, Open};
 
 /// What a volume is called that is tried as one of VeraCrypt: nothing tells.
 const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
+
+/// Bytes at the start of a volume that are read while keys are tried on it. There, file systems say where the rest of them lies; and NTFS,
+/// if the volume is small, has its list of files.
+const READ_AHEAD_BYTES: u64 = 1 << 20;
 
 /// The encrypted volumes of a device, after each key was tried on each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -172,16 +178,20 @@ impl<'a> Unlocking<'a> {
 
     async fn try_volume(&mut self, turn: &mut Turn<'_>, place: &Place, format: &Format) {
         let (piece, mut others) = (turn.piece(place), Vec::new());
-        let outcome = match (self.is_apart(turn, place.range), format.name) {
-            (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
-            (true, LUKS) => luks::open(&piece, self.keys).await,
-            (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
-            (true, APFS) => apfs::open(&piece, self.keys).await.map(|(volume, closed)| {
-                others = closed;
-                volume
-            }),
-            (true, _) => bitlocker::open(&piece, self.keys).await,
+        let opening = async {
+            match (self.is_apart(turn, place.range), format.name) {
+                (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
+                (true, LUKS) => luks::open(&piece, self.keys).await,
+                (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
+                (true, APFS) => apfs::open(&piece, self.keys).await.map(|(volume, closed)| {
+                    others = closed;
+                    volume
+                }),
+                (true, _) => bitlocker::open(&piece, self.keys).await,
+            }
         };
+        // Making a key of a password takes longer than a link with a delay takes for what is read next, which then is in the cache.
+        let outcome = beside(opening, piece.read_up_to(0, READ_AHEAD_BYTES)).await;
         self.note(turn, place, format.to_string(), outcome);
         if !others.is_empty() {
             self.note(turn, place, format.to_string(), Err(Refusal::Partly { closed: others }));
@@ -237,6 +247,14 @@ impl<'a> Unlocking<'a> {
         let overlaps = |open: ByteRange| open.intersection(range).is_some();
         let is_inside = |open: &ByteRange| !overlaps(*open) || open.contains(range);
         self.ranges.iter().all(is_inside) && !turn.volumes.iter().any(|volume| overlaps(volume.range()))
+    }
+}
+
+/// Does `work`, and `other` as long as it takes.
+async fn beside<T>(work: impl Future<Output = T>, other: impl Future) -> T {
+    match select(pin!(work), pin!(other)).await {
+        Either::Left((done, _)) => done,
+        Either::Right((_, work)) => work.await,
     }
 }
 

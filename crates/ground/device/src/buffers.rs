@@ -4,7 +4,7 @@
 //! the socket that fills it. So a large buffer is kept for the next payload when its last reader drops it. The pool is
 //! last in, first out, because the most recent buffer is still in the processor's cache.
 //!
-//! [`empty`] lends a buffer, and [`share`] makes it readable by many. Receiving and opening sealed units use it.
+//! [`empty`] and [`of_len`] lend a buffer, and [`share`] makes it readable by many. Whatever receives, reads or decrypts much uses it.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -23,6 +23,21 @@ struct Pool {
 
 /// Returns an empty buffer with room for `len` bytes.
 pub fn empty(len: usize) -> BytesMut {
+    let mut buffer = lent(len);
+    buffer.clear();
+    buffer
+}
+
+/// Returns a buffer of `len` bytes, which the caller overwrites: they are zeros, or those of an earlier payload.
+pub fn of_len(len: usize) -> BytesMut {
+    let mut buffer = lent(len);
+    // Clears only what was never written.
+    buffer.resize(len, 0);
+    buffer
+}
+
+/// Returns a buffer with room for `len` bytes, and maybe an earlier payload in it.
+fn lent(len: usize) -> BytesMut {
     if len < BUFFER_LEN_MIN {
         return BytesMut::with_capacity(len);
     }
@@ -55,8 +70,7 @@ impl AsRef<[u8]> for SharedBuffer {
 
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
-        let mut buffer = std::mem::take(&mut self.0);
-        buffer.clear();
+        let buffer = std::mem::take(&mut self.0);
         let mut kept = KEPT.lock();
         // The oldest buffers are freed first: their size has gone unrequested for the longest time.
         while kept.len + buffer.capacity() > KEPT_LEN_MAX && !kept.buffers.is_empty() {
@@ -89,6 +103,12 @@ mod tests {
         assert!(again.is_empty() && again.as_ptr() == address);
         let many: Vec<_> = (0..100).map(|_| lend(1 << 20)).collect();
         drop(many);
+        let mut written = of_len(1 << 20);
+        assert_eq!(written.len(), 1 << 20);
+        written.fill(7);
+        drop(share(written));
+        assert_eq!(of_len((1 << 20) - 1)[..], [7; (1 << 20) - 1], "nothing is cleared that is overwritten anyway");
+        assert_eq!(of_len(100), [0; 100][..]);
         assert!(KEPT.lock().len <= KEPT_LEN_MAX);
         drop(lend(2 * KEPT_LEN_MAX));
         assert!(KEPT.lock().len <= KEPT_LEN_MAX);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io, buffers};
 use cheetah_kit::errno::is_of_medium;
 use cheetah_kit::file::{FileExt as _, Status, Time};
 use parking_lot::Mutex;
@@ -192,9 +192,9 @@ impl Inner {
             return self.content_of_sectors(range);
         }
         let len = usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
-        let mut bytes = vec![0; len];
+        let mut bytes = buffers::of_len(len);
         match self.file.read_exact_at(&mut bytes, range.offset) {
-            Ok(()) => Ok(bytes.into()),
+            Ok(()) => Ok(buffers::share(bytes).into()),
             Err(error) if self.stamp.is_none() && is_of_medium(&error) && direct::helps(range, self.size) => {
                 tracing::debug!(device = %self.name, %range, %error, "reading again, past the page cache");
                 self.content_of_sectors(range)

@@ -36,8 +36,9 @@ const PLACES_OF_BLOCK: usize = 8;
 const BUCKET_BITS: RangeInclusive<u32> = 4..=20;
 /// The places in a pattern that are considered for its window.
 const WINDOW_PLACES_MAX: usize = 64;
+/// Samples that are looked up before any of them is decided about.
+const TOGETHER: usize = 8;
 /// The golden ratio: products with it have well-mixed high bits (Knuth, section 6.4).
-const GOLDEN_32: u32 = 0x9e37_79b9;
 const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How bytes are put together to what is looked up.
@@ -66,8 +67,8 @@ pub struct Sampled {
     shape: Shape,
     /// For each hash of a block, the offsets of windows at which such a block stands, a bit each.
     offsets: Box<[u8]>,
-    /// The bits of a hash of 32 that are not used in `offsets`.
-    offsets_shift: u32,
+    /// The bits of a hash that are used in `offsets`.
+    offsets_mask: usize,
     /// The windows, ordered by the hashes of their keys.
     windows: Box<[Window]>,
     /// Where the windows of each hash begin; at the end, their number.
@@ -115,13 +116,13 @@ impl Sampled {
         let shape = Shape::new(pattern_bytes_min, block_bytes, patterns.ignores_case());
         let mut windows = windows(shape, patterns, chosen, alike_max)?;
         let table_bits = bits(windows.len() * shape.stride * PLACES_OF_BLOCK, TABLE_BITS);
-        let offsets_shift = 32 - table_bits;
+        let offsets_mask = (1 << table_bits) - 1;
         let mut offsets = vec![0u8; 1 << table_bits].into_boxed_slice();
         for window in &windows {
             let from = window.offset as usize;
             let bytes = patterns.bytes(window.pattern).get(from..from + shape.window_bytes()).unwrap_or_default();
             for (offset, block) in bytes.windows(shape.block_bytes).enumerate() {
-                let place = block_hash(shape.block(first_four(block)), offsets_shift);
+                let place = block_hash(shape.block(first_four(block)), offsets_mask);
                 offsets.get_mut(place).into_iter().for_each(|offsets| *offsets |= 1 << offset);
             }
         }
@@ -130,7 +131,7 @@ impl Sampled {
         windows.sort_by_key(|window| key_hash(window.key, buckets_shift));
         let before = |bucket| windows.partition_point(|window| key_hash(window.key, buckets_shift) < bucket);
         let buckets = (0..=1 << bucket_bits).map(|bucket| number(before(bucket))).collect();
-        Some(Self { shape, offsets, offsets_shift, windows: windows.into(), buckets, buckets_shift })
+        Some(Self { shape, offsets, offsets_mask, windows: windows.into(), buckets, buckets_shift })
     }
 
     /// Calls `found` with the number of each pattern in `bytes`, and where it begins. The patterns are those that it was made of.
@@ -140,24 +141,50 @@ impl Sampled {
         bytes: &[u8],
         mut found: impl FnMut(u32, usize) -> Result<()>,
     ) -> Result<()> {
-        let Self { shape, offsets_shift, .. } = *self;
-        let table = &*self.offsets;
+        // A constant lets the compiler compute where the samples are.
+        match self.shape.stride {
+            1 => self.scan_at::<1>(patterns, bytes, &mut found),
+            2 => self.scan_at::<2>(patterns, bytes, &mut found),
+            3 => self.scan_at::<3>(patterns, bytes, &mut found),
+            4 => self.scan_at::<4>(patterns, bytes, &mut found),
+            5 => self.scan_at::<5>(patterns, bytes, &mut found),
+            6 => self.scan_at::<6>(patterns, bytes, &mut found),
+            7 => self.scan_at::<7>(patterns, bytes, &mut found),
+            _ => self.scan_at::<STRIDE_MAX>(patterns, bytes, &mut found),
+        }
+    }
+
+    fn scan_at<const STRIDE: usize>(
+        &self,
+        patterns: &Patterns,
+        bytes: &[u8],
+        found: &mut impl FnMut(u32, usize) -> Result<()>,
+    ) -> Result<()> {
+        debug_assert_eq!(self.shape.stride, STRIDE);
         let mut at = 0;
         // Samples do not depend on each other, so that the processor works at several of them at once.
-        while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-            let place = block_hash(shape.block(*block), offsets_shift);
-            let offsets = table.get(place).copied().unwrap_or_default();
-            if offsets != 0 {
-                self.look_up(patterns, bytes, (at, offsets), &mut found)?;
+        while let Some(part) = bytes.get(at..).and_then(|rest| rest.get(..(TOGETHER - 1) * STRIDE + 4)) {
+            let offsets: [u8; TOGETHER] = std::array::from_fn(|nth| {
+                self.offsets_of(part[nth * STRIDE..].first_chunk().copied().unwrap_or_default())
+            });
+            if offsets != [0; TOGETHER] {
+                for (nth, offsets) in offsets.into_iter().enumerate() {
+                    self.look_up(patterns, bytes, (at + nth * STRIDE, offsets), found)?;
+                }
             }
-            at += shape.stride;
+            at += TOGETHER * STRIDE;
         }
-        for at in (at..bytes.len()).step_by(shape.stride) {
-            let block = shape.block(first_four(bytes.get(at..).unwrap_or_default()));
-            let offsets = table.get(block_hash(block, offsets_shift)).copied().unwrap_or_default();
-            self.look_up(patterns, bytes, (at, offsets), &mut found)?;
+        for at in (at..bytes.len()).step_by(STRIDE) {
+            let offsets = self.offsets_of(first_four(bytes.get(at..).unwrap_or_default()));
+            self.look_up(patterns, bytes, (at, offsets), found)?;
         }
         Ok(())
+    }
+
+    /// The offsets at which windows may have the block at the beginning of these bytes, a bit each.
+    #[inline(always)]
+    fn offsets_of(&self, bytes: [u8; 4]) -> u8 {
+        self.offsets.get(block_hash(self.shape.block(bytes), self.offsets_mask)).copied().unwrap_or_default()
     }
 
     /// Looks up the windows that have the block at `at` at one of these offsets.
@@ -236,8 +263,9 @@ fn bits(places: usize, within: RangeInclusive<u32>) -> u32 {
     places.next_power_of_two().trailing_zeros().clamp(*within.start(), *within.end())
 }
 
-const fn block_hash(block: u32, shift: u32) -> usize {
-    (block.wrapping_mul(GOLDEN_32) >> shift) as usize
+/// Of the product, bits that every bit of the block alters, at a constant place: a shift by a variable takes longer.
+const fn block_hash(block: u32, mask: usize) -> usize {
+    ((block as u64).wrapping_mul(GOLDEN_64) >> 40) as usize & mask
 }
 
 /// Not truncated: the shift leaves the bits of a small table.

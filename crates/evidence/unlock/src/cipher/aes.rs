@@ -3,8 +3,8 @@
 use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes128, Aes192, Aes256, Block};
 
-/// Blocks that are given to the processor together: enough to fill its pipeline.
-pub(super) const BATCH: usize = 16;
+use super::xts;
+
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 16;
 
@@ -41,9 +41,19 @@ impl Aes {
             Self::Bits256(aes) => aes.decrypt_blocks(blocks),
         }
     }
+
+    /// Decrypts sectors in XTS, each from its encrypted tweak on.
+    pub fn decrypt_xts(&self, tweaks: &[Block], sectors: &mut [Block], sector_blocks: usize) {
+        match self {
+            Self::Bits128(aes) => xts::decrypt(aes, tweaks, sectors, sector_blocks),
+            Self::Bits192(aes) => xts::decrypt(aes, tweaks, sectors, sector_blocks),
+            Self::Bits256(aes) => xts::decrypt(aes, tweaks, sectors, sector_blocks),
+        }
+    }
 }
 
 /// Adds `value` to a block without carry.
+#[inline(always)]
 pub(super) fn xor(block: &mut Block, value: &[u8; BLOCK_BYTES]) {
     let sum = u128::from_ne_bytes(block.0) ^ u128::from_ne_bytes(*value);
     block.0 = sum.to_ne_bytes();

@@ -1,11 +1,13 @@
 //! Ciphers with keys of 256 bits, alone or one after the other, each in XTS with a tweak of its own: what VeraCrypt uses.
 
-use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit as _};
+use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes256, Block};
 use camellia::Camellia256;
 use kuznyechik::Kuznyechik;
 use serpent::Serpent;
 use twofish::Twofish;
+
+use super::xts;
 
 /// The most ciphers of a cascade.
 pub(crate) const CIPHERS_MAX: usize = 3;
@@ -65,13 +67,13 @@ impl Expanded {
         }
     }
 
-    fn decrypt(&self, blocks: &mut [Block]) {
+    fn decrypt_xts(&self, tweaks: &[Block], sectors: &mut [Block], sector_blocks: usize) {
         match self {
-            Self::Aes(key) => key.decrypt_blocks(blocks),
-            Self::Camellia(key) => key.decrypt_blocks(blocks),
-            Self::Kuznyechik(key) => key.decrypt_blocks(blocks),
-            Self::Serpent(key) => key.decrypt_blocks(blocks),
-            Self::Twofish(key) => key.decrypt_blocks(blocks),
+            Self::Aes(key) => xts::decrypt(key, tweaks, sectors, sector_blocks),
+            Self::Camellia(key) => xts::decrypt(key, tweaks, sectors, sector_blocks),
+            Self::Kuznyechik(key) => xts::decrypt(key, tweaks, sectors, sector_blocks),
+            Self::Serpent(key) => xts::decrypt(key, tweaks, sectors, sector_blocks),
+            Self::Twofish(key) => xts::decrypt(key, tweaks, sectors, sector_blocks),
         }
     }
 }
@@ -94,17 +96,20 @@ impl Cascade {
         Some(Self { ciphers })
     }
 
-    /// Decrypts a header: unit 0, of whatever length.
+    /// Decrypts a header: unit 0, of at most 4096 bytes.
     pub fn decrypt_header(&self, header: &mut [u8]) {
-        self.decrypt(Block::default(), super::blocks(header));
+        let header = super::blocks(header);
+        self.decrypt(&[Block::default()], header, header.len());
     }
 
-    /// Decrypts one data unit of whole blocks; `number` is its number as a block.
-    pub fn decrypt(&self, number: Block, unit: &mut [Block]) {
+    /// Decrypts data units of `unit_blocks` blocks; `numbers` are theirs as blocks, at most 64.
+    pub fn decrypt(&self, numbers: &[Block], units: &mut [Block], unit_blocks: usize) {
         for (data, tweak) in self.ciphers.iter().rev().flatten() {
-            let mut first = number;
-            tweak.encrypt(std::slice::from_mut(&mut first));
-            super::xts(|blocks| data.decrypt(blocks), u128::from_le_bytes(first.0), unit);
+            let mut tweaks = [Block::default(); super::GROUP_SECTORS];
+            let tweaks = &mut tweaks[..numbers.len()];
+            tweaks.copy_from_slice(numbers);
+            tweak.encrypt(tweaks);
+            data.decrypt_xts(tweaks, units, unit_blocks);
         }
     }
 }

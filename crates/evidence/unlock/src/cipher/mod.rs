@@ -8,16 +8,18 @@ mod cascade;
 mod diffuser;
 #[cfg(test)]
 mod tests;
+mod xts;
 
 use ::aes::Block;
 
 pub(crate) use self::aes::Aes;
-use self::aes::{BATCH, BLOCK_BYTES, xor};
+use self::aes::{BLOCK_BYTES, xor};
 pub(crate) use self::cascade::{Algorithm, CIPHERS_MAX, Cascade, KEY_BYTES};
 use self::diffuser::undo_diffusion;
 
-/// Sectors whose tweaks are encrypted together.
-const TWEAKS: usize = 8;
+/// Sectors that are decrypted together, and whose first values are encrypted together: a processor is faster with several blocks at a
+/// time than with one, with VAES up to 64.
+const GROUP_SECTORS: usize = 64;
 /// The largest sector, in bytes.
 pub(crate) const SECTOR_BYTES_MAX: usize = 4096;
 
@@ -85,38 +87,42 @@ impl SectorCipher {
     /// Decrypts whole sectors that begin `offset` bytes after the start of the volume.
     pub fn decrypt(&self, offset: u64, sectors: &mut [u8]) {
         debug_assert!(sectors.len().is_multiple_of(self.sector_bytes));
-        let number = |nth: usize| {
-            let at = offset.wrapping_add((nth * self.sector_bytes) as u64);
-            (at / self.numbering.unit_bytes).wrapping_add(self.numbering.first)
-        };
+        for (nth, group) in sectors.chunks_mut(GROUP_SECTORS * self.sector_bytes).enumerate() {
+            let numbers: [u64; GROUP_SECTORS] = std::array::from_fn(|at| {
+                let before = (nth * GROUP_SECTORS + at) * self.sector_bytes;
+                (offset.wrapping_add(before as u64) / self.numbering.unit_bytes).wrapping_add(self.numbering.first)
+            });
+            let count = group.len() / self.sector_bytes;
+            self.decrypt_group(&numbers[..count.min(GROUP_SECTORS)], group);
+        }
+    }
+
+    /// Decrypts the sectors with these numbers.
+    fn decrypt_group(&self, numbers: &[u64], sectors: &mut [u8]) {
+        let (mut room, sector_blocks) = ([Block::default(); GROUP_SECTORS], self.sector_bytes / BLOCK_BYTES);
+        let first = &mut room[..numbers.len()];
         match &self.mode {
-            Mode::Ecb(data) => blocks(sectors).chunks_mut(BATCH).for_each(|batch| data.decrypt(batch)),
+            Mode::Ecb(data) => data.decrypt(blocks(sectors)),
             Mode::Xts { data, tweak, iv } => {
-                for (nth, group) in sectors.chunks_mut(TWEAKS * self.sector_bytes).enumerate() {
-                    // Together, since the processor is faster with several blocks than with one.
-                    let mut tweaks: [Block; TWEAKS] = std::array::from_fn(|at| iv.of(number(nth * TWEAKS + at)));
-                    tweak.encrypt(&mut tweaks);
-                    for (sector, tweak) in group.chunks_exact_mut(self.sector_bytes).zip(&tweaks) {
-                        xts(|blocks| data.decrypt(blocks), u128::from_le_bytes(tweak.0), blocks(sector));
-                    }
-                }
+                iv.fill(first, numbers);
+                tweak.encrypt(first);
+                data.decrypt_xts(first, blocks(sectors), sector_blocks);
             }
             Mode::Cbc { data, iv } => {
-                for (nth, sector) in sectors.chunks_exact_mut(self.sector_bytes).enumerate() {
-                    cbc(data, iv.of(number(nth)), blocks(sector));
-                }
+                iv.fill(first, numbers);
+                cbc(data, first, blocks(sectors), sector_blocks);
             }
             Mode::CbcDiffused { data, iv, sector_key } => {
-                for (nth, sector) in sectors.chunks_exact_mut(self.sector_bytes).enumerate() {
-                    cbc(data, iv.of(number(nth)), blocks(sector));
+                iv.fill(first, numbers);
+                cbc(data, first, blocks(sectors), sector_blocks);
+                for (sector, number) in sectors.chunks_exact_mut(self.sector_bytes).zip(numbers) {
                     undo_diffusion(sector);
-                    add_sector_key(sector_key, number(nth), blocks(sector));
+                    add_sector_key(sector_key, *number, blocks(sector));
                 }
             }
             Mode::Cascade(cascade) => {
-                for (nth, sector) in sectors.chunks_exact_mut(self.sector_bytes).enumerate() {
-                    cascade.decrypt(numbered_block(number(nth)), blocks(sector));
-                }
+                fill(first, numbers);
+                cascade.decrypt(first, blocks(sectors), sector_blocks);
             }
         }
     }
@@ -128,13 +134,21 @@ fn blocks(bytes: &mut [u8]) -> &mut [Block] {
 }
 
 impl Iv {
-    fn of(&self, number: u64) -> Block {
-        let number = if matches!(self, Self::Plain32) { number & 0xffff_ffff } else { number };
-        let mut block = numbered_block(number);
-        if let Self::Encrypted(key) = self {
-            key.encrypt(std::slice::from_mut(&mut block));
+    /// Fills `first` with the first values of the sectors with these numbers.
+    fn fill(&self, first: &mut [Block], numbers: &[u64]) {
+        fill(first, numbers);
+        match self {
+            Self::Plain32 => first.iter_mut().for_each(|block| block.0[4..].fill(0)),
+            Self::Plain64 => {}
+            Self::Encrypted(key) => key.encrypt(first),
         }
-        block
+    }
+}
+
+/// Fills `first` with numbers as blocks.
+fn fill(first: &mut [Block], numbers: &[u64]) {
+    for (block, number) in first.iter_mut().zip(numbers) {
+        *block = numbered_block(*number);
     }
 }
 
@@ -143,36 +157,21 @@ fn numbered_block(number: u64) -> Block {
     Block::from(u128::from(number).to_le_bytes())
 }
 
-/// XTS (IEEE 1619) on one sector of whole blocks, from its encrypted tweak on.
-fn xts(decrypt: impl Fn(&mut [Block]), mut tweak: u128, sector: &mut [Block]) {
-    for blocks in sector.chunks_mut(BATCH) {
-        let mut tweaks = [[0; BLOCK_BYTES]; BATCH];
-        for (block, place) in blocks.iter_mut().zip(&mut tweaks) {
-            *place = tweak.to_le_bytes();
-            xor(block, place);
-            // Times x in the field of 2^128 elements.
-            tweak = (tweak << 1) ^ (0x87 * (tweak >> 127));
-        }
-        decrypt(blocks);
-        for (block, tweak) in blocks.iter_mut().zip(&tweaks) {
-            xor(block, tweak);
-        }
-    }
-}
-
-/// CBC on one sector.
-fn cbc(key: &Aes, iv: Block, sector: &mut [Block]) {
-    let mut before = iv;
-    for blocks in sector.chunks_mut(BATCH) {
-        let mut encrypted = [Block::default(); BATCH];
-        let count = blocks.len();
-        encrypted[..count].copy_from_slice(blocks);
+/// CBC on sectors, each from its first value on.
+fn cbc(key: &Aes, first: &[Block], sectors: &mut [Block], sector_blocks: usize) {
+    const TOGETHER: usize = SECTOR_BYTES_MAX / BLOCK_BYTES;
+    let count = TOGETHER / sector_blocks;
+    let mut encrypted = [Block::default(); TOGETHER];
+    for (first, blocks) in first.chunks(count).zip(sectors.chunks_mut(count * sector_blocks)) {
+        let encrypted = &mut encrypted[..blocks.len()];
+        encrypted.copy_from_slice(blocks);
         key.decrypt(blocks);
-        for (nth, block) in blocks.iter_mut().enumerate() {
-            let previous = if nth == 0 { &before } else { &encrypted[nth - 1] };
-            xor(block, &previous.0);
+        let sectors = blocks.chunks_exact_mut(sector_blocks).zip(encrypted.chunks_exact(sector_blocks));
+        for ((sector, encrypted), first) in sectors.zip(first) {
+            for (block, previous) in sector.iter_mut().zip(std::iter::once(first).chain(encrypted)) {
+                xor(block, &previous.0);
+            }
         }
-        before = encrypted[count - 1];
     }
 }
 
