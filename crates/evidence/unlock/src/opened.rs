@@ -4,7 +4,6 @@
 //! the opened volumes in it, and what was fetched of the disk in advance is what they need.
 
 use bytes::{Bytes, BytesMut};
-use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error, Result, buffers};
 use cheetah_kit::locked::Locked;
 use futures::future::try_join_all;
