@@ -9,15 +9,13 @@ import triage_images
 from bench_targets import with_fuse
 from conftest import noise, program, run
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from test_unlock import triaged
 from triage_workers import Alone
 
 import cheetah
 from bench.images import bitlocker
 from cheetah.bench.failure import BenchError
 from cheetah.triage.hub import run as hub
-from cheetah.triage.hub.closing import DONE
-from cheetah.triage.hub.run import Run
-from cheetah.triage.settings import Settings
 
 
 @pytest.fixture
@@ -123,13 +121,13 @@ def test_a_triage_lists_the_files_in_the_volume_as_in_the_ntfs(
     monkeypatch.setattr(hub, "_start_workers", lambda uri, settings: Alone(uri, settings))
     image, locked = triage_images.ntfs(tmp_path), tmp_path / "laptop.raw"
     bitlocker.make(str(image), str(locked))
-    listings = []
-    for source, unlock in ((image, ()), (locked, (str(keys),))):
+    found = []
+    for source, unlock in ((image, ()), (locked, (keys,))):
         out = tmp_path / f"{source.stem}-out"
-        settings = Settings(str(source), str(out), unlock=unlock)
-        assert Run(settings, lambda event: None, ("cheetah", "triage")).go()[0] == DONE
-        listings.append((out / "bodyfile.txt").read_bytes())
-    assert listings[0] == listings[1]
+        code, _ = triaged(source, out, *unlock)
+        found.append((code, (out / "bodyfile.txt").read_bytes()))
+    assert found[0] == found[1]
+    assert b"/d0/plain.txt|" in found[0][1]
 
 
 def test_the_same_image_makes_the_same_volume(tmp_path: Path, volume: Path, ntfs: Path) -> None:

@@ -1,7 +1,7 @@
 """A volume of BitLocker around a file system, for tests and benchmarks: as Windows 8 and later make it, AES-XTS with 128 bits.
 
 Sources: "BitLocker Drive Encryption (BDE) format specification" (J. Metz, libbde); a look into volumes that Windows 10 made. libbde and
-dislocker open what is made here.
+dislocker open what is made here. Windows was not tried: no file of the NTFS covers the places of the metadata.
 
 All keys are the same in each volume and follow from their names, so nothing is secret in one.
 """
@@ -87,8 +87,8 @@ def make(image: str, path: str, startup_key: bool = False, clear_key: bool = Fal
             raise BenchError(f"{image} is no NTFS with sectors of {SECTOR_BYTES} bytes")
         places = _places(image, size_bytes)
         xts = Xts(VOLUME)
+        content.seek(0)
         for at in range(0, size_bytes, PIECE_BYTES):
-            content.seek(at)
             piece = bytearray(content.read(PIECE_BYTES))
             if at <= places.header_at < at + PIECE_BYTES:
                 start = places.header_at - at
@@ -141,7 +141,8 @@ class Xts:
 
 def _places(image: str, size_bytes: int) -> Places:
     """Chooses places that hold zeros: near a quarter, half and three quarters of the volume, and for its beginning near the first."""
-    zeros, free = bytes(PLACE_BYTES), []
+    zeros = bytes(PLACE_BYTES)
+    free: list[int] = []
     with open(image, "rb") as file:
         for at in range(0, size_bytes, PLACE_BYTES):
             if file.read(PLACE_BYTES) == zeros:
