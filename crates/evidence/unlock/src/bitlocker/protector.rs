@@ -20,16 +20,8 @@ const STRETCHES: u64 = 1 << 20;
 /// Where the number of the round is in the second block of a round.
 const ROUND_AT: usize = SALT_BYTES;
 /// The state with which SHA-256 begins (FIPS 180-4, section 5.3.3).
-const SHA_256_STATE: [u32; 8] = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
+const SHA_256_STATE: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 /// The header of a key file, as that of metadata.
 const FILE_HEADER_BYTES: usize = 48;
 
