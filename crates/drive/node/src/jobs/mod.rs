@@ -34,7 +34,7 @@ use crate::instance::Instance;
 use content::Content;
 use lent::{Borrower, OwnKey};
 use output::Output;
-use pace::{PAUSE, Pace};
+use pace::Pace;
 use patterns::{AllPatterns, Patterns};
 use units::Stopped;
 
@@ -172,6 +172,11 @@ impl Jobs {
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
             jobs.threads.lock().push(thread);
         }
+        if jobs.threads_count > 0 && jobs.queue.pace.looks() {
+            let queue = Arc::clone(&jobs.queue);
+            let thread = thread::Builder::new().name("pace".into()).spawn(move || queue.pace.watch())?;
+            jobs.threads.lock().push(thread);
+        }
         Ok(jobs)
     }
 
@@ -253,6 +258,8 @@ impl Jobs {
         let job = state.by_id.remove(id).ok_or(JobError::Unknown)?;
         job.end();
         state.drop_cancelled();
+        drop(state);
+        self.queue.pace.wake();
         Ok(())
     }
 
@@ -265,6 +272,7 @@ impl Jobs {
         drop(state);
         self.queue.changed.notify_all();
         jobs.values().for_each(|job| job.end());
+        self.queue.pace.end();
         let (threads, due) = (std::mem::take(&mut *self.threads.lock()), Instant::now() + END_WAIT);
         // One that is left finds neither its job nor its export again.
         while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < due {
@@ -285,11 +293,7 @@ impl Queue {
         }
         while let Some(job) = self.next() {
             let turn = self.pace.begin();
-            job.run(|| {
-                while !turn.may_work() && !job.output.is_cancelled() {
-                    thread::sleep(PAUSE);
-                }
-            });
+            job.run(|| turn.wait(|| job.output.is_cancelled()));
         }
     }
 
