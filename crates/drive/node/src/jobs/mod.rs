@@ -383,6 +383,10 @@ impl Job {
         };
         let turn = pace.begin();
         let (units, key) = (&self.units, self.key.lock().take());
+        // Its key may have been wiped meanwhile: sealed units are not to be taken for others.
+        if is_cancelled() {
+            return Err(Stopped::Cancelled);
+        }
         let read = |range| {
             turn.wait(is_cancelled);
             self.export.read_here(range)
