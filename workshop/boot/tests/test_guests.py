@@ -31,6 +31,7 @@ def test_two_machines_join_by_themselves_and_their_drive_survives_one_of_them(
     status = room.status_of(here)
     assert status["disks_visible"] == 0 and status["memory"]["locked"]
     assert status["memory"]["lent_bytes"] >= guest.MEMORY_MIB * 0.9 * disks.MIB
+    assert status["scan"]["threads"] == 1, "a thread for each processor of the guest"
     for shown in ("Disks visible: 0", "joined room lab", "https://"):
         machine.wait_for(shown)
     room.run(CHEETAH, "verify", drive)

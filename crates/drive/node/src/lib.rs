@@ -27,7 +27,8 @@
 //! store beside their content; [`exports`] has all three by name, for the NBD server; `control` is the HTTP API;
 //! `jobs` works on their content, if the node lends its
 //! processor; [`node`] starts and ends all of it; `announce` and `join` offer it to others; [`spare`] computes how much memory the
-//! machine can lend, [`lending`] how much of a machine that others use too, and `watch` follows such a machine.
+//! machine can lend, [`lending`] how much of a machine that others use too, and `watch` follows such a machine. `search_memory` is what searches
+//! may take of the rest.
 
 mod announce;
 mod arena;
@@ -48,6 +49,7 @@ pub mod node;
 mod os;
 mod pages;
 mod replaced;
+mod search_memory;
 mod shared;
 pub mod spare;
 pub mod store;

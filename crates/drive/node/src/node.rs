@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cheetah_device::machine_memory::machine_memory;
 use cheetah_device::supervise::persist;
 use cheetah_device::{Size, os_error};
 use cheetah_error::{Next, next};
@@ -21,7 +22,9 @@ use crate::exports::Exports;
 use crate::instance::Instance;
 use crate::jobs::{Jobs, Scan};
 use crate::lending::Rules;
+use crate::search_memory::SearchMemory;
 use crate::shared::Shared;
+use crate::spare::{SearchRoom, Use};
 use crate::store::Store;
 use crate::{control, join, spare, watch};
 use cheetah_control::api::{NodeReceipt, Status};
@@ -58,7 +61,8 @@ pub struct NodeConfig {
     pub probe: bool,
     /// The number of threads that serve NBD; by the number of processors if `None`.
     pub data_threads: Option<NonZeroUsize>,
-    /// The processor that it lends for jobs; `None`: the node does no jobs.
+    /// The processor that it lends for jobs; `None`: the node does no jobs. Searches take memory beside the lent memory, within what the machine
+    /// has left: [`crate::spare::spare_of`] says what a dedicated machine keeps for them.
     pub scan: Option<Scan>,
 }
 
@@ -152,14 +156,16 @@ impl Node {
         for address in [config.listen, http_listen] {
             tls = credentials.server(address, config.insecure).map_err(NodeError::Exposed)?;
         }
+        let machine = Use::of(config.dedicated, config.scan.is_some());
         let memory_bytes = match config.dedicated {
             _ if config.keep_free_bytes.is_some() => config.memory_bytes,
             // The spare memory was measured before the machine joined its room; slightly less may be available now.
             true => {
-                spare::spare_bytes(true).map_or(config.memory_bytes, |now| config.memory_bytes.min(now >> 20 << 20))
+                spare::spare_bytes(machine).map_or(config.memory_bytes, |now| config.memory_bytes.min(now >> 20 << 20))
             }
             false => spare::check(config.memory_bytes).map_err(NodeError::Memory).map(|()| config.memory_bytes)?,
         };
+        let searches = Arc::new(SearchMemory::new(search_room(&config, memory_bytes, machine)));
         let credential = config.credential.filter(|_| !config.insecure);
         let ((nbd, nbd_address), (http, http_address)) = match (config.http_listen, config.listen.port()) {
             (None, 0) => bind_neighbours(config.listen)?,
@@ -176,7 +182,7 @@ impl Node {
         let is_trusted =
             credential.as_ref().and_then(Credential::identity).is_some_and(|own| own.role == Role::TrustedNode);
         let jobs = Jobs::start(config.scan, is_trusted);
-        let jobs = jobs.map_err(|error| system("cannot start threads", error))?;
+        let jobs = jobs.map_err(|error| system("cannot start threads", error))?.within(Arc::clone(&searches));
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
             far: config.probe.then(|| FarConfig { name: name.clone(), sends: true }),
@@ -191,7 +197,7 @@ impl Node {
         });
         if let Some(keep_free_bytes) = config.keep_free_bytes {
             let rules = Rules { keep_free_bytes, lent_bytes_max: memory_bytes };
-            let watching = watch::start(&shared.exports, rules);
+            let watching = watch::start(&shared.exports, rules, searches);
             watching.map_err(|error| system("cannot follow the memory of this machine", error))?;
         }
         let threads = config.data_threads.unwrap_or_else(Workers::count_default);
@@ -319,6 +325,15 @@ impl Running {
             Err(error) => tracing::warn!(%error, "the node is not announced by mDNS: name it to be found"),
         }
     }
+}
+
+/// What searches may take, beside the memory to lend; `None` if the machine does not say how much it has, or the node does not search.
+fn search_room(config: &NodeConfig, lent_bytes: u64, machine: Use) -> Option<SearchRoom> {
+    let memory = machine_memory().filter(|_| config.scan.is_some())?;
+    Some(match config.keep_free_bytes {
+        Some(keep_free_bytes) => SearchRoom::followed(memory.total_bytes, keep_free_bytes),
+        None => SearchRoom::beside(memory, lent_bytes, machine),
+    })
 }
 
 /// A listening socket and its address.

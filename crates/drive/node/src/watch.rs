@@ -9,24 +9,26 @@ use cheetah_device::machine_memory::{MachineMemory, machine_memory};
 use crate::exports::Exports;
 use crate::lending::{Held, HeldPart, Lending, Rules, Seen};
 use crate::os::waited_for_memory;
+use crate::search_memory::SearchMemory;
 
 /// The interval of looks: a program that fills memory at 4 GB/s takes 400 MB meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 /// Processes wait for memory if some of them waited for this share of the time between looks.
 const WAIT_SHARE: f64 = 0.1;
 
-/// Starts to follow the machine's memory. Ends with the exports.
+/// Starts to follow the machine's memory, of which searches need some. Ends with the exports.
 ///
 /// # Errors
 ///
 /// If the machine does not say how much memory is available, or no thread can be started.
-pub(crate) fn start(exports: &Arc<Exports>, rules: Rules) -> std::io::Result<()> {
+pub(crate) fn start(exports: &Arc<Exports>, rules: Rules, searches: Arc<SearchMemory>) -> std::io::Result<()> {
     let memory = machine_memory().ok_or(std::io::ErrorKind::Unsupported)?;
     let mut stalls = Stalls::default();
-    let lending = Lending::new(rules, Instant::now(), stalls.seen(memory));
+    let lending = Lending::new(rules, Instant::now(), stalls.seen(memory, &searches));
     exports.store().set_lent_bytes(lending.lent_bytes());
     prefer_as_victim();
-    let watcher = Watcher { exports: Arc::downgrade(exports), lending, stalls, dropping: None, told: Vec::new() };
+    let exports = Arc::downgrade(exports);
+    let watcher = Watcher { exports, searches, lending, stalls, dropping: None, told: Vec::new() };
     thread::Builder::new().name("memory".into()).spawn(move || watcher.run())?;
     Ok(())
 }
@@ -40,6 +42,7 @@ fn prefer_as_victim() {
 
 struct Watcher {
     exports: Weak<Exports>,
+    searches: Arc<SearchMemory>,
     lending: Lending,
     stalls: Stalls,
     /// Drops an export.
@@ -62,7 +65,7 @@ impl Watcher {
     }
 
     fn look(&mut self, exports: &Arc<Exports>, memory: MachineMemory) {
-        let seen = self.stalls.seen(memory);
+        let seen = self.stalls.seen(memory, &self.searches);
         let decision = self.lending.look(Instant::now(), seen, &held(exports));
         exports.store().set_lent_bytes(decision.lent_bytes);
         exports.set_leaving(&decision.leaving);
@@ -109,7 +112,8 @@ struct Stalls {
 }
 
 impl Stalls {
-    fn seen(&mut self, memory: MachineMemory) -> Seen {
+    /// What is kept for searches is not available; what a search was granted, it has taken or will take.
+    fn seen(&mut self, memory: MachineMemory, searches: &SearchMemory) -> Seen {
         let total = waited_for_memory();
         let now = Instant::now();
         let is_pressed = match (self.last, total) {
@@ -120,6 +124,6 @@ impl Stalls {
             _ => false,
         };
         self.last = total.map(|total| (now, total));
-        Seen { available_bytes: memory.available_bytes, is_pressed }
+        Seen { available_bytes: memory.available_bytes.saturating_sub(searches.reserved_bytes()), is_pressed }
     }
 }

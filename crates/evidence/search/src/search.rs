@@ -11,6 +11,7 @@ use crate::finder::{Finder, gps};
 use crate::found::{Found, number};
 use crate::hit::{HIT_BYTES, Hit};
 use crate::literal::Literals;
+use crate::memory::TooMuch;
 use crate::order::Order;
 use crate::seam::{Overlap, Window};
 use crate::text::shown;
@@ -55,8 +56,8 @@ pub struct Pattern {
 /// What an order may take, compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The bytes of all forms of all words together, of which what finds them takes up to a hundred times as many; and those of the keys
-    /// of all blocks.
+    /// The bytes of all forms of all words together, of which what finds them takes up to [`WORD_MEMORY`](crate::WORD_MEMORY) times as many; and those of the
+    /// keys of all blocks.
     pub pattern_bytes_max: usize,
     /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,
@@ -73,7 +74,7 @@ impl Limits {
     /// Refuses expressions that take too much.
     fn check(&self, expressions: &[Expression]) -> Result<()> {
         match expressions.iter().map(Expression::memory_bytes).sum::<usize>() > self.expression_bytes_max {
-            true => Err(Error::misuse("the expressions are too much for one search: divide them")),
+            true => Err(Error::misuse("the expressions are too much for one search: divide them").because(TooMuch)),
             false => Ok(()),
         }
     }
@@ -96,7 +97,8 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// `Kind::Misuse` if it asks for nothing, for too much, or for an expression that is wrong or has no maximum length.
+    /// `Kind::Misuse` if it asks for nothing, for too much (with [`TooMuch`] as the cause), or for an expression that is wrong or has no
+    /// maximum length.
     pub fn new(order: &Order) -> Result<Self> {
         Self::within(order, Limits::default())
     }
@@ -161,6 +163,19 @@ impl Search {
             Self { patterns, words, literals, expressions, blocks, context_bytes, overlap, matches_zeros: false };
         let matches_zeros = search.has_match(&vec![0; 2 * longest + 2 * ASSERTED_BYTES])?;
         Ok(Self { matches_zeros, ..search })
+    }
+
+    /// The memory that it takes, whatever the number of threads that search, in bytes.
+    pub fn shared_bytes(&self) -> usize {
+        let words = self.literals.as_ref().map_or(0, Literals::memory_bytes);
+        let blocks = self.blocks.as_ref().map_or(0, Blocks::memory_bytes);
+        let expressions: usize = self.expressions.iter().map(Expression::shared_bytes).sum();
+        words.saturating_add(blocks).saturating_add(expressions)
+    }
+
+    /// The most that each thread that searches takes besides, in bytes.
+    pub fn thread_bytes(&self) -> usize {
+        self.expressions.iter().map(|expression| expression.memory_bytes() - expression.shared_bytes()).sum()
     }
 
     /// The patterns: words, expressions and finders, in the order in which they were given.

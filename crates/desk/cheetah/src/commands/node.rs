@@ -7,7 +7,8 @@ use std::time::Duration;
 use cheetah_control::api::{Draining, NodeReceipt};
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
-use cheetah_node::{LENT_BYTES_MAX, LENT_BYTES_MIN, Node, NodeConfig, spare};
+use cheetah_node::spare::{self, Use};
+use cheetah_node::{LENT_BYTES_MAX, LENT_BYTES_MIN, Node, NodeConfig};
 use cheetah_room::Host;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
@@ -168,7 +169,7 @@ impl FromStr for Scan {
 
 impl Memory {
     /// The most bytes to lend, and the bytes that the machine keeps available if the node follows it.
-    fn amount(self, keep_free: Option<Size>) -> Result<(u64, Option<u64>)> {
+    fn amount(self, keep_free: Option<Size>, searches: bool) -> Result<(u64, Option<u64>)> {
         let unknown =
             || Failure::failed("this system does not say how much memory is free: give the amount to lend, in bytes");
         match self {
@@ -177,7 +178,7 @@ impl Memory {
             }
             Self::Bytes(bytes) => Ok((bytes, None)),
             Self::Max => {
-                let spare = spare::spare_bytes(true).ok_or_else(unknown)?;
+                let spare = spare::spare_bytes(Use::of(true, searches)).ok_or_else(unknown)?;
                 Ok((spare.min(LENT_BYTES_MAX) >> 20 << 20, None))
             }
             Self::Auto => {
@@ -235,7 +236,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let listen = args.listen.unwrap_or_else(|| listen_default(desk.credentials.acting_as().is_some()));
     let announce = args.announce || !(args.no_announce || listen.ip().is_loopback());
-    let (memory_bytes, keep_free_bytes) = args.memory.amount(args.keep_free)?;
+    let (memory_bytes, keep_free_bytes) = args.memory.amount(args.keep_free, args.scan.is_some())?;
     let config = NodeConfig {
         keep_free_bytes,
         http_listen: args.http,

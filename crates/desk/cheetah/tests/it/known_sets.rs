@@ -109,6 +109,8 @@ fn a_set_that_is_damaged_or_none_is_refused_before_anything_is_read() {
         let blocks = desk.file(name, content);
         assert_misused(&desk, "out", search(&desk, &disk, "out", &["--blocks", &blocks]));
     }
+    fs::create_dir_all(desk.at("known.hdb/lmdb_hash_store")).unwrap();
+    assert_misused(&desk, "out", search(&desk, &disk, "out", &["--blocks", &desk.arg("known.hdb")]));
     search(&desk, &disk, "out", &["--blocks", &set, "--known", &known]).ended_with(2);
     search(&desk, &disk, "out", &["--save-known", &desk.arg("other")]).ended_with(2);
     assert!(!desk.at("out").exists());

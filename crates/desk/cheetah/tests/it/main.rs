@@ -15,6 +15,7 @@ mod at_nodes;
 mod attach;
 mod bench;
 mod cable;
+mod carving;
 mod certificates;
 mod compressed;
 mod custody;

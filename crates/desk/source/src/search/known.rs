@@ -8,9 +8,11 @@ use std::sync::Arc;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Kind, Result};
 use cheetah_search::{
-    BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, PatternKind, SET_BYTES_MAX, Search,
+    BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, NoKnownSet, PatternKind, SET_BYTES_MAX, Search,
 };
 
+/// A folder in each database of hashdb, versions 2 and 3.
+const HASHDB_STORE: &str = "lmdb_hash_store";
 /// The deepest folder within a folder of known files.
 const DEPTH_MAX: usize = 64;
 
@@ -53,10 +55,14 @@ pub fn read(paths: &[PathBuf]) -> Result<(KnownFiles, usize)> {
 ///
 /// # Errors
 ///
-/// If it cannot be read; `Kind::Misuse` if it is none ([`NoKnownSet`](cheetah_search::NoKnownSet), which is the source of the error), or
+/// If it cannot be read; `Kind::Misuse` if it is none ([`NoKnownSet`], which is the source of the error), or
 /// if no block tells its files from others.
 pub fn read_set(path: &Path) -> Result<KnownFiles> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    let none = |none: NoKnownSet| Error::caused(Kind::Misuse, none).within(path.display());
+    if path.join(HASHDB_STORE).is_dir() {
+        return Err(none(NoKnownSet::HashdbDatabase));
+    }
     // A pipe may have no end.
     if !metadata.is_file() {
         return Err(Error::misuse(format!("{} is no file: name a set of known files", path.display())));
@@ -65,7 +71,7 @@ pub fn read_set(path: &Path) -> Result<KnownFiles> {
     let read = File::open(path).and_then(|file| file.take(SET_BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| unreadable(path, &error))?;
     let known = KnownFiles::read_set(&bytes);
-    told_apart(known.map_err(|none| Error::caused(Kind::Misuse, none).within(path.display()))?)
+    told_apart(known.map_err(none)?)
 }
 
 /// The known files, if a block tells them from others.
@@ -200,8 +206,6 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    use cheetah_search::NoKnownSet;
-
     use super::*;
 
     /// Blocks that no short pattern makes up.
@@ -219,7 +223,13 @@ mod tests {
         let again = read_set(&at("set")).unwrap();
         assert_eq!((again.files(), again.keys()), (known.files(), known.keys()));
         fs::write(at("cut"), &fs::read(at("set")).unwrap()[..100]).unwrap();
-        for (name, expected) in [("cut", Some(NoKnownSet::Damaged)), ("file", Some(NoKnownSet::Other)), (".", None)] {
+        fs::create_dir_all(at("known.hdb/lmdb_hash_store")).unwrap();
+        for (name, expected) in [
+            ("cut", Some(NoKnownSet::Damaged)),
+            ("file", Some(NoKnownSet::Other)),
+            ("known.hdb", Some(NoKnownSet::HashdbDatabase)),
+            (".", None),
+        ] {
             let Err(error) = read_set(&at(name)) else { panic!("{name} was read") };
             let none = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<NoKnownSet>());
             assert_eq!((error.kind(), none.copied()), (Kind::Misuse, expected), "{name}");

@@ -76,7 +76,7 @@ impl From<JobError> for Refusal {
             JobError::Export(error) => return error.into(),
             JobError::Bad(_) => StatusCode::BAD_REQUEST,
             JobError::NoKeys => StatusCode::FORBIDDEN,
-            JobError::TooManyTasks => StatusCode::INSUFFICIENT_STORAGE,
+            JobError::TooManyTasks | JobError::NoMemory(_) => StatusCode::INSUFFICIENT_STORAGE,
             JobError::Unknown => StatusCode::NOT_FOUND,
             JobError::NoLine(_) => StatusCode::GONE,
             JobError::NoId(_) => StatusCode::INTERNAL_SERVER_ERROR,

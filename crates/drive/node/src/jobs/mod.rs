@@ -2,7 +2,7 @@
 //!
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
 //! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
-//! [patterns] of few orders, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
+//! [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
 //! they are forgotten, and a key that was [lent] for a job when the job ends. Nothing here knows what the content is: no format of
 //! evidence is parsed.
 
@@ -13,6 +13,7 @@ mod output;
 mod pace;
 mod patterns;
 mod search;
+mod seats;
 mod units;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,17 +26,20 @@ use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, Lent
 use cheetah_device::Device as _;
 use cheetah_kit::random;
 use cheetah_kit::thread::enter_idle_class;
+use cheetah_search::Search;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::{Instant, timeout_at};
 
 use crate::export::Export;
 use crate::exports::{Exports, ExportsError};
 use crate::instance::Instance;
+use crate::search_memory::{NoMemory, SearchMemory};
 use content::Content;
 use lent::{Borrower, OwnKey};
 use output::Output;
-use pace::{PAUSE, Pace};
+use pace::Pace;
 use patterns::{AllPatterns, Patterns};
+use seats::Seat;
 use units::Stopped;
 
 /// The maximum number of threads that work on jobs.
@@ -96,6 +100,8 @@ pub(crate) enum JobError {
     Ending,
     #[error("this node has as many jobs as it takes: ask again")]
     TooMany,
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     #[error("this is another run of the node: the content is gone")]
     OtherInstance,
     #[error("{0}")]
@@ -154,6 +160,12 @@ enum Task {
     Search(Arc<Patterns>),
 }
 
+/// The work of a job that a thread has begun.
+enum Begun<'a> {
+    Digest(Digest),
+    Search(&'a Search, Seat<'a>),
+}
+
 impl Jobs {
     /// Starts the threads; none if the node does not lend its processor. `is_trusted`: keys are lent to it.
     pub fn start(scan: Option<Scan>, is_trusted: bool) -> std::io::Result<Self> {
@@ -162,7 +174,8 @@ impl Jobs {
     }
 
     fn with((threads, gives_way): (usize, bool), is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
-        let (threads_count, patterns) = (threads.min(THREADS_MAX), AllPatterns::default());
+        let threads_count = threads.min(THREADS_MAX);
+        let patterns = AllPatterns::within(Arc::default(), threads_count);
         let pace = Pace::new(threads_count, gives_way);
         let queue = Arc::new(Queue { limits, pace, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
@@ -172,7 +185,18 @@ impl Jobs {
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
             jobs.threads.lock().push(thread);
         }
+        if jobs.threads_count > 0 && jobs.queue.pace.looks() {
+            let queue = Arc::clone(&jobs.queue);
+            let thread = thread::Builder::new().name("pace".into()).spawn(move || queue.pace.watch())?;
+            jobs.threads.lock().push(thread);
+        }
         Ok(jobs)
+    }
+
+    /// The same, with searches that take no more memory than there is.
+    #[must_use]
+    pub fn within(self, memory: Arc<SearchMemory>) -> Self {
+        Self { patterns: AllPatterns::within(memory, self.threads_count), ..self }
     }
 
     /// What it lends, if anything.
@@ -225,7 +249,7 @@ impl Jobs {
             Work::Digest(work) => digest::check(&work, units).map(|()| Task::Digest(work)).map_err(JobError::Bad),
             Work::Search(order) => {
                 patterns::check(&order).map_err(JobError::Bad)?;
-                self.patterns.of(order).map(Task::Search).ok_or(JobError::TooMany)
+                self.patterns.of(order).map(Task::Search)
             }
         }
     }
@@ -253,6 +277,8 @@ impl Jobs {
         let job = state.by_id.remove(id).ok_or(JobError::Unknown)?;
         job.end();
         state.drop_cancelled();
+        drop(state);
+        self.queue.pace.wake();
         Ok(())
     }
 
@@ -265,6 +291,7 @@ impl Jobs {
         drop(state);
         self.queue.changed.notify_all();
         jobs.values().for_each(|job| job.end());
+        self.queue.pace.end();
         let (threads, due) = (std::mem::take(&mut *self.threads.lock()), Instant::now() + END_WAIT);
         // One that is left finds neither its job nor its export again.
         while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < due {
@@ -284,12 +311,7 @@ impl Queue {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {
-            let turn = self.pace.begin();
-            job.run(|| {
-                while !turn.may_work() && !job.output.is_cancelled() {
-                    thread::sleep(PAUSE);
-                }
-            });
+            job.run(&self.pace);
         }
     }
 
@@ -334,12 +356,12 @@ impl Job {
         drop(self.key.lock().take());
     }
 
-    /// Works on it; `give_way` is called before each read, and returns when that may begin.
-    fn run(&self, give_way: impl Fn()) {
+    /// Works on it, as soon and as long as it may.
+    fn run(&self, pace: &Pace) {
         if self.output.is_cancelled() {
             return;
         }
-        let last = match self.work(give_way) {
+        let last = match self.work(pace) {
             Ok(units) => JobLine::End { units },
             Err(Stopped::Failed(why)) => JobLine::Failed { why },
             Err(Stopped::Cancelled) => return,
@@ -349,20 +371,33 @@ impl Job {
     }
 
     /// Works on the units, and returns their number. The key is wiped when this returns: before the last line is there.
-    fn work(&self, give_way: impl Fn()) -> Result<u64, Stopped> {
+    fn work(&self, pace: &Pace) -> Result<u64, Stopped> {
+        let is_cancelled = || self.output.is_cancelled();
+        // Before the turn: otherwise a job that may be worked on could wait for one that pauses.
+        let begun = match &self.task {
+            Task::Digest(work) => Begun::Digest(*work),
+            Task::Search(patterns) => {
+                let (search, seat) = patterns.begin(is_cancelled)?;
+                Begun::Search(search, seat)
+            }
+        };
+        let turn = pace.begin();
         let (units, key) = (&self.units, self.key.lock().take());
+        // Its key may have been wiped meanwhile: sealed units are not to be taken for others.
+        if is_cancelled() {
+            return Err(Stopped::Cancelled);
+        }
         let read = |range| {
-            give_way();
+            turn.wait(is_cancelled);
             self.export.read_here(range)
         };
-        match &self.task {
-            Task::Digest(work) if key.is_none() => digest::run(*work, units, read, |line| self.output.push(line)),
-            Task::Digest(work) => {
+        match begun {
+            Begun::Digest(work) if key.is_none() => digest::run(work, units, read, |line| self.output.push(line)),
+            Begun::Digest(work) => {
                 let content = Content::new(read, units.unit_bytes, key)?;
-                digest::run_sealed(*work, units, content, |line| self.output.push(line))
+                digest::run_sealed(work, units, content, |line| self.output.push(line))
             }
-            Task::Search(patterns) => {
-                let search = patterns.search().map_err(|why| Stopped::Failed(why.to_string()))?;
+            Begun::Search(search, _seat) => {
                 let content = Content::new(read, units.unit_bytes, key)?;
                 search::run(search, units, content, |line| self.output.push(line))
             }

@@ -1,6 +1,7 @@
 //! The patterns of searches, compiled: once for all jobs with the same order, by the thread that needs them first.
 //!
-//! Compiled patterns take much memory, so that a node has those of few orders at once.
+//! Compiled patterns take much memory, so that a node has those of few orders at once, and only as long as there is
+//! [memory](crate::search_memory) for them. Each thread that searches takes more: as many search for an order at once as there is memory for.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -8,9 +9,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::SearchOrder;
 use cheetah_error::{Error, Result};
-use cheetah_search::{BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, UnknownEncoding, UnknownFinder, WORDS_MAX};
+use cheetah_search::{
+    BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder, WORD_MEMORY, WORDS_MAX,
+};
 use parking_lot::Mutex;
 use zeroize::Zeroize as _;
+
+use super::JobError;
+use super::seats::{Seat, Seats};
+use super::units::Stopped;
+use crate::search_memory::{Granted, NoMemory, SearchMemory};
+use crate::spare::SEARCH_BYTES_MAX;
 
 /// What the patterns of an order may take. The words of this length take about 100 MB, and so may the expressions in each thread.
 const LIMITS: Limits = Limits { pattern_bytes_max: 1 << 20, expression_bytes_max: 128 << 20 };
@@ -20,6 +29,15 @@ const ORDERS_MAX: usize = 4;
 const EXPRESSIONS_MAX: usize = 64;
 /// The length of the text of an expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 16 << 10;
+
+/// The memory without which no search is taken, in bytes: that of a few words.
+const SEARCH_BYTES_LEAST: u64 = 1 << 20;
+
+const _: () = {
+    // A machine that keeps memory for a search has enough for any search, in one thread.
+    let words = (LIMITS.pattern_bytes_max * WORD_MEMORY) as u64;
+    assert!(words + LIMITS.expression_bytes_max as u64 <= SEARCH_BYTES_MAX);
+};
 
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -42,7 +60,28 @@ pub(super) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str
 /// The patterns of an order. The order is wiped when it is dropped.
 pub(super) struct Patterns {
     order: SearchOrder,
-    search: OnceLock<Result<Search>>,
+    memory: Arc<SearchMemory>,
+    /// The threads that may search for them at once, if there is memory for all.
+    threads: usize,
+    search: OnceLock<std::result::Result<Compiled, NoPatterns>>,
+}
+
+/// Compiled patterns.
+pub(super) struct Compiled {
+    search: Search,
+    seats: Seats,
+    _granted: Granted,
+}
+
+/// Why an order has no patterns.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoPatterns {
+    /// They make no sense, or take more than any node has for a search.
+    #[error("{0}")]
+    Wrong(Error),
+    /// They take more than this machine has left.
+    #[error(transparent)]
+    NoMemory(NoMemory),
 }
 
 impl Patterns {
@@ -51,9 +90,79 @@ impl Patterns {
     /// # Errors
     ///
     /// If they make no sense, or take too much.
-    pub fn search(&self) -> std::result::Result<&Search, &Error> {
-        self.search.get_or_init(|| compiled(&self.order)).as_ref()
+    pub fn search(&self) -> std::result::Result<&Compiled, &NoPatterns> {
+        self.search.get_or_init(|| self.compiled()).as_ref()
     }
+
+    /// The patterns, and a place among the threads that search for them, as soon as one is free.
+    ///
+    /// # Errors
+    ///
+    /// If there are none, or the search is cancelled meanwhile.
+    pub fn begin(&self, is_cancelled: impl Fn() -> bool) -> std::result::Result<(&Search, Seat<'_>), Stopped> {
+        let compiled = self.search().map_err(|why| Stopped::Failed(why.to_string()))?;
+        Ok((&compiled.search, compiled.seats.take(is_cancelled)?))
+    }
+
+    fn compiled(&self) -> std::result::Result<Compiled, NoPatterns> {
+        let share = Share::of(&self.order, self.threads);
+        let compiling = self.memory.compiling();
+        let mut granted = self.memory.grant(share.bytes_max());
+        let limits = share.limits(granted.bytes());
+        let search = compiled(&self.order, limits).map_err(|error| match error.cause::<TooMuch>() {
+            Some(TooMuch) if is_less(limits) => NoPatterns::NoMemory(NoMemory { left_bytes: granted.bytes() }),
+            _ => NoPatterns::Wrong(error),
+        })?;
+        let (shared, thread) = (search.shared_bytes() as u64, search.thread_bytes() as u64);
+        let fitting = granted.bytes().saturating_sub(shared).checked_div(thread);
+        let fitting = fitting.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let threads = fitting.clamp(1, self.threads.max(1));
+        granted.shrink(shared.saturating_add(thread.saturating_mul(threads as u64)));
+        drop(compiling);
+        Ok(Compiled { search, seats: Seats::new(threads), _granted: granted })
+    }
+}
+
+/// The kinds of patterns among which the memory of an order is divided.
+struct Share {
+    /// Words, and blocks of known files.
+    has_words: bool,
+    /// Expressions, and well-known kinds of data.
+    has_expressions: bool,
+    threads: usize,
+}
+
+impl Share {
+    fn of(order: &SearchOrder, threads: usize) -> Self {
+        Self {
+            has_words: !order.words.is_empty() || !order.blocks.is_empty(),
+            has_expressions: !order.expressions.is_empty() || !order.finders.is_empty(),
+            threads: threads.max(1),
+        }
+    }
+
+    /// The most that the order takes.
+    fn bytes_max(&self) -> u64 {
+        let words = (LIMITS.pattern_bytes_max as u64).saturating_mul(WORD_MEMORY as u64);
+        let expressions = (LIMITS.expression_bytes_max as u64).saturating_mul(self.threads as u64);
+        let of = |has: bool, bytes: u64| if has { bytes } else { 0 };
+        of(self.has_words, words).saturating_add(of(self.has_expressions, expressions))
+    }
+
+    /// The limits of an order that is granted as many bytes: half for each kind, if it has both.
+    fn limits(&self, bytes: u64) -> Limits {
+        let both = self.has_words && self.has_expressions;
+        let share = usize::try_from(if both { bytes / 2 } else { bytes }).unwrap_or(usize::MAX);
+        Limits {
+            pattern_bytes_max: LIMITS.pattern_bytes_max.min(share / WORD_MEMORY),
+            expression_bytes_max: LIMITS.expression_bytes_max.min(share),
+        }
+    }
+}
+
+/// Whether these limits are less than those of any node.
+fn is_less(limits: Limits) -> bool {
+    limits.pattern_bytes_max < LIMITS.pattern_bytes_max || limits.expression_bytes_max < LIMITS.expression_bytes_max
 }
 
 impl Drop for Patterns {
@@ -64,7 +173,7 @@ impl Drop for Patterns {
     }
 }
 
-fn compiled(order: &SearchOrder) -> Result<Search> {
+fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     let encoding = |name: &String| name.parse().map_err(|error: UnknownEncoding| Error::misuse(error.to_string()));
     let finder = |name: &String| name.parse().map_err(|error: UnknownFinder| Error::misuse(error.to_string()));
     let mut order = Order {
@@ -76,7 +185,7 @@ fn compiled(order: &SearchOrder) -> Result<Search> {
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,
     };
-    let search = Search::within(&order, LIMITS);
+    let search = Search::within(&order, limits);
     order.words.zeroize();
     order.expressions.zeroize();
     search
@@ -90,29 +199,46 @@ fn blocks(text: &str) -> Result<Vec<BlockKey>> {
 
 /// The patterns of the jobs that a node has.
 #[derive(Default)]
-pub(super) struct AllPatterns(Mutex<Vec<Weak<Patterns>>>);
+pub(super) struct AllPatterns {
+    memory: Arc<SearchMemory>,
+    threads: usize,
+    all: Mutex<Vec<Weak<Patterns>>>,
+}
 
 impl AllPatterns {
-    /// The patterns of an order; `None` if the node has those of too many others.
-    pub fn of(&self, order: SearchOrder) -> Option<Arc<Patterns>> {
+    /// For as many threads, within this memory.
+    pub fn within(memory: Arc<SearchMemory>, threads: usize) -> Self {
+        Self { memory, threads, all: Mutex::default() }
+    }
+
+    /// The patterns of an order.
+    ///
+    /// # Errors
+    ///
+    /// `TooMany` if the node has those of too many others; `NoMemory` if hardly any memory is left.
+    pub fn of(&self, order: SearchOrder) -> std::result::Result<Arc<Patterns>, JobError> {
+        let memory = Arc::clone(&self.memory);
         // Wiped if it is not kept.
-        let new = Patterns { order, search: OnceLock::new() };
-        let mut all = self.0.lock();
+        let new = Patterns { order, memory, threads: self.threads, search: OnceLock::new() };
+        let mut all = self.all.lock();
         all.retain(|patterns| patterns.strong_count() > 0);
         if let Some(same) = all.iter().filter_map(Weak::upgrade).find(|same| same.order == new.order) {
-            return Some(same);
+            return Ok(same);
         }
-        (all.len() < ORDERS_MAX).then(|| {
-            let new = Arc::new(new);
-            all.push(Arc::downgrade(&new));
-            new
-        })
+        if all.len() >= ORDERS_MAX {
+            return Err(JobError::TooMany);
+        }
+        self.memory.check(SEARCH_BYTES_LEAST)?;
+        let new = Arc::new(new);
+        all.push(Arc::downgrade(&new));
+        Ok(new)
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::search_memory::tests as search_memory;
 
     /// An order for words.
     pub fn words(words: &[&str]) -> SearchOrder {
@@ -184,8 +310,53 @@ pub(super) mod tests {
         let all = AllPatterns::default();
         let kept: Vec<_> = (0..ORDERS_MAX).map(|number| all.of(words(&[&number.to_string()])).unwrap()).collect();
         assert!(Arc::ptr_eq(&all.of(words(&["0"])).unwrap(), &kept[0]));
-        assert!(all.of(words(&["another"])).is_none());
+        assert_eq!(all.of(words(&["another"])).err(), Some(JobError::TooMany));
         drop(kept);
         all.of(words(&["another"])).unwrap();
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    /// The number of threads that search at once for an order, of eight, if as much memory is left; or why none does.
+    fn threads(order: SearchOrder, left_mib: u64) -> std::result::Result<usize, NoPatterns> {
+        let patterns = AllPatterns::within(search_memory::of(left_mib * MIB), 8).of(order).unwrap();
+        patterns.search().map(|compiled| compiled.seats.count()).map_err(Clone::clone)
+    }
+
+    #[test]
+    fn a_search_that_takes_more_memory_than_is_left_is_refused_and_fewer_threads_search_if_all_take_too_much() {
+        let no_memory = |left_mib| Err(NoPatterns::NoMemory(NoMemory { left_bytes: left_mib * MIB }));
+        let many = || SearchOrder { words: (0..20_000).map(|number| format!("{number:011}")).collect(), ..words(&[]) };
+        // Words of 220,000 bytes.
+        assert_eq!((threads(many(), 10), threads(many(), 30)), (no_memory(10), Ok(8)));
+        let expression = |text: &str| SearchOrder { expressions: vec![text.into()], ..words(&[]) };
+        assert_eq!((threads(expression("a{3}b"), 2), threads(expression("a{3}b"), 64)), (no_memory(2), Ok(8)));
+        // Each thread takes 4 MiB.
+        assert_eq!(threads(expression("a{3}b"), 10), Ok(2));
+        // Half of the memory for each.
+        let both = SearchOrder { expressions: vec!["a{3}b".into()], ..words(&["secret"]) };
+        assert_eq!((threads(both.clone(), 6), threads(both, 64)), (no_memory(6), Ok(8)));
+        // What no node takes is no matter of memory.
+        let wrong = |order| matches!(threads(order, 4096), Err(NoPatterns::Wrong(_)));
+        assert!(wrong(expression("a+")) && wrong(expression("(?u:\\w{2000})")));
+        assert!(matches!(threads(expression("a+"), 2), Err(NoPatterns::Wrong(_))));
+    }
+
+    #[test]
+    fn a_search_returns_its_memory_when_it_is_forgotten_and_none_is_taken_while_there_is_hardly_any() {
+        let memory = search_memory::of(12 * MIB);
+        let all = AllPatterns::within(Arc::clone(&memory), 2);
+        let expression = SearchOrder { expressions: vec!["a{3}b".into()], ..words(&[]) };
+        let first = all.of(expression.clone()).unwrap();
+        first.search().map(|_| ()).unwrap();
+        let left = memory.reserved_bytes();
+        assert!((MIB..5 * MIB).contains(&left), "{left}");
+        let rest = memory.grant(u64::MAX);
+        let refused = JobError::NoMemory(NoMemory { left_bytes: 0 });
+        assert_eq!(all.of(words(&["secret"])).err(), Some(refused));
+        // A job of a search that the node has already takes no more.
+        assert!(Arc::ptr_eq(&all.of(expression).unwrap(), &first));
+        drop((first, rest));
+        assert_eq!(memory.reserved_bytes(), 12 * MIB);
     }
 }

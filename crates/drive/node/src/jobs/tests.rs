@@ -7,6 +7,7 @@ use cheetah_control::jobs::{LENT_KEY_DIGITS_MAX, SearchOrder, Stretch, UnitPlace
 use cheetah_seal::{DriveKey, Record, Stamp, lent};
 
 use super::*;
+use crate::search_memory::tests as search_memory;
 use crate::store::Store;
 
 const KIB: u64 = 1 << 10;
@@ -150,6 +151,26 @@ async fn patterns_that_make_no_sense_end_the_job() {
     let order = SearchOrder { expressions: vec!["a+".into()], ..patterns::tests::words(&[]) };
     let id = jobs.add(search(instance, order), "desk", &exports, instance).unwrap();
     let lines = jobs.lines(&id, 0, PATIENCE).await.unwrap();
+    let line: JobLine = serde_json::from_slice(&lines).unwrap();
+    assert!(matches!(&line, JobLine::Failed { .. }), "{line:?}");
+}
+
+#[tokio::test]
+async fn a_search_for_which_there_is_no_memory_is_refused_or_ends_and_other_jobs_are_taken() {
+    let (exports, instance) = exports();
+    let jobs = |mib: u64| {
+        let jobs = Jobs::start(NonZeroUsize::new(1).map(Scan::with), false).unwrap();
+        jobs.within(search_memory::of(mib * MIB))
+    };
+    let order = || SearchOrder { expressions: vec!["a{3}b".into()], ..patterns::tests::words(&[]) };
+    let full = jobs(0);
+    let refused = full.add(search(instance, order()), "desk", &exports, instance);
+    assert_eq!(refused, Err(JobError::NoMemory(NoMemory { left_bytes: 0 })));
+    full.add(whole(instance), "desk", &exports, instance).unwrap();
+    // Less than the expression takes is known once it is compiled.
+    let narrow = jobs(2);
+    let id = narrow.add(search(instance, order()), "desk", &exports, instance).unwrap();
+    let lines = narrow.lines(&id, 0, PATIENCE).await.unwrap();
     let line: JobLine = serde_json::from_slice(&lines).unwrap();
     assert!(matches!(&line, JobLine::Failed { .. }), "{line:?}");
 }

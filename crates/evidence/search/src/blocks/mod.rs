@@ -16,6 +16,7 @@ use crc_fast::CrcAlgorithm::Crc64Nvme;
 
 use crate::encoding::TextEncoding;
 use crate::found::Found;
+use crate::memory::TooMuch;
 
 pub use known::{KnownFile, KnownFiles};
 pub use runs::{KnownFound, KnownRun, KnownRuns};
@@ -80,10 +81,16 @@ impl Blocks {
     /// `Kind::Misuse` if the keys have more than `bytes_max` bytes.
     pub fn new(keys: &[BlockKey], bytes_max: usize) -> Result<Option<Self>> {
         if keys.len().saturating_mul(KEY_BYTES) > bytes_max {
-            return Err(Error::misuse("the blocks are too many for one search: divide them"));
+            return Err(Error::misuse("the blocks are too many for one search: divide them").because(TooMuch));
         }
         let (sectors, hashes) = keys.iter().map(|key| (key.sector, key.hash)).unzip();
         Ok((!keys.is_empty()).then_some(Self { sectors, hashes }))
+    }
+
+    /// The most memory that it takes: tables of which seven eighths to less than half are filled, with a byte for each place.
+    pub fn memory_bytes(&self) -> usize {
+        let places = self.sectors.capacity() + self.hashes.capacity();
+        places.saturating_mul(2 * (1 + size_of::<[u8; 16]>()))
     }
 
     /// Finds the blocks in `bytes`, which begin at this offset of the device, and calls `found` for each, as pattern 0.

@@ -31,6 +31,10 @@ pub const SET_BYTES_MAX: u64 = 256 << 20;
 /// The bytes in which an export of hashdb names its columns.
 const LOOK_BYTES: usize = 4096;
 
+/// What the file of a database of LMDB has in its first page, after the header of the page: its magic number, little-endian.
+const LMDB_MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
+const LMDB_MAGIC_AT: usize = 16;
+
 /// Why bytes are no set of known files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoKnownSet {
@@ -42,6 +46,12 @@ pub enum NoKnownSet {
         "it is an export of hashdb, which has the MD5 of blocks, and these are not searched for: make a set of the files"
     )]
     Hashdb,
+    /// It is a database of hashdb, or another one of LMDB, which is not read.
+    #[error(
+        "it is a database (LMDB), such as hashdb makes, which has the MD5 of blocks, and these are not searched for: make a set of the \
+         files"
+    )]
+    HashdbDatabase,
     /// It is a set of another version of the format.
     #[error("it is a set of version {0}, and only version {known} can be read: make it again", known = VERSION)]
     Version(u32),
@@ -110,8 +120,7 @@ impl KnownFiles {
         if bytes.len() as u64 > SET_BYTES_MAX {
             return Err(NoKnownSet::TooLarge);
         }
-        let rest =
-            bytes.strip_prefix(MAGIC).ok_or(if is_hashdb(bytes) { NoKnownSet::Hashdb } else { NoKnownSet::Other })?;
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| of_another_kind(bytes))?;
         // Another version may have another checksum.
         let version = rest.first_chunk().map(|version| u32::from_le_bytes(*version)).ok_or(NoKnownSet::Damaged)?;
         if version != VERSION {
@@ -125,8 +134,19 @@ impl KnownFiles {
     }
 }
 
+/// What bytes are that are no set.
+fn of_another_kind(bytes: &[u8]) -> NoKnownSet {
+    match () {
+        () if is_hashdb_export(bytes) => NoKnownSet::Hashdb,
+        () if bytes.get(LMDB_MAGIC_AT..).is_some_and(|rest| rest.starts_with(&LMDB_MAGIC)) => {
+            NoKnownSet::HashdbDatabase
+        }
+        () => NoKnownSet::Other,
+    }
+}
+
 /// Whether this is an export of hashdb: lines of JSON, after comments.
-fn is_hashdb(bytes: &[u8]) -> bool {
+fn is_hashdb_export(bytes: &[u8]) -> bool {
     let start = bytes.get(..LOOK_BYTES.min(bytes.len())).unwrap_or_default();
     [b"\"block_hash\"", b"\"file_hash\":"].iter().any(|name| memchr::memmem::find(start, *name).is_some())
 }
@@ -334,5 +354,8 @@ mod tests {
         assert_eq!(refusal(b"PK\x03\x04"), NoKnownSet::Other);
         let export = b"# hashdb export\n{\"block_hash\":\"00\",\"source_sub_counts\":[]}\n";
         assert_eq!(refusal(export), NoKnownSet::Hashdb);
+        let database = [&[0; 16][..], &[0xde, 0xc0, 0xef, 0xbe], &[1, 0, 0, 0]].concat();
+        assert_eq!(refusal(&database), NoKnownSet::HashdbDatabase);
+        assert_eq!((refusal(&database[..19]), refusal(&database[1..])), (NoKnownSet::Other, NoKnownSet::Other));
     }
 }

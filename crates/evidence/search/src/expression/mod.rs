@@ -151,7 +151,12 @@ fn first_line(error: &regex_syntax::Error) -> String {
 impl Expression {
     /// The memory that it takes, with the most of what a thread learns of a search.
     pub fn memory_bytes(&self) -> usize {
-        self.regex.memory_usage() + CACHE_BYTES_MAX
+        self.shared_bytes() + CACHE_BYTES_MAX
+    }
+
+    /// The part of it that all threads share.
+    pub fn shared_bytes(&self) -> usize {
+        self.regex.memory_usage()
     }
 
     /// The same, tried only where the lead says that a hit may begin: where its check refuses the matches at all other places.

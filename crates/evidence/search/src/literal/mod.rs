@@ -14,6 +14,7 @@ use self::patterns::Patterns;
 use self::scanner::Scanner;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX, number};
+use crate::memory::{TooMuch, WORD_MEMORY};
 use crate::order::Order;
 
 /// The maximum number of patterns that one form of a word is expanded to.
@@ -27,6 +28,8 @@ pub struct Literals {
     form_of: Vec<u32>,
     /// The length of the longest form.
     pub bytes_max: usize,
+    /// The bytes of all patterns together.
+    pattern_bytes: usize,
 }
 
 /// A word in an encoding.
@@ -69,7 +72,8 @@ impl Literals {
                 let (variants, is_whole) = variants(&places, order.ignore_case);
                 pattern_bytes += variants.iter().map(Vec::len).sum::<usize>();
                 if pattern_bytes > pattern_bytes_max {
-                    return Err(Error::misuse("the words are too much for one search: divide them"));
+                    let error = Error::misuse("the words are too much for one search: divide them");
+                    return Err(error.because(TooMuch));
                 }
                 form_of.resize(form_of.len() + variants.len(), number(forms.len()));
                 patterns.extend(variants);
@@ -86,7 +90,12 @@ impl Literals {
         }
         let scanner = Scanner::new(Patterns::new(patterns, order.ignore_case))
             .map_err(|error| Error::misuse(format!("the words are too much for one search: divide them ({error})")))?;
-        Ok(Some(Self { scanner, forms, form_of, bytes_max }))
+        Ok(Some(Self { scanner, forms, form_of, bytes_max, pattern_bytes }))
+    }
+
+    /// The most memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.pattern_bytes.saturating_mul(WORD_MEMORY)
     }
 
     /// Finds the words in `bytes`, and calls `found` for each.

@@ -21,7 +21,7 @@ pub struct Memory {
 impl Memory {
     pub fn of_this_machine() -> Self {
         Self {
-            spare_bytes: spare::spare_bytes(false),
+            spare_bytes: spare::spare_bytes(spare::Use::Shared),
             locked_bytes_max: os::locked_bytes_max(),
             // The first line has the headings.
             swaps: fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1),
