@@ -55,9 +55,10 @@ pub struct Pattern {
 /// What an order may take, compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The bytes of all forms of all words together, of which what finds them takes up to a hundred times as many; and those of the keys
-    /// of all blocks.
-    pub pattern_bytes_max: usize,
+    /// The memory that all words together may take while they are compiled, in bytes: afterwards they take less.
+    pub word_memory_bytes_max: usize,
+    /// The bytes of the keys of all blocks, 24 each.
+    pub block_bytes_max: usize,
     /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,
 }
@@ -65,7 +66,7 @@ pub struct Limits {
 impl Default for Limits {
     /// No limits beyond those of an order.
     fn default() -> Self {
-        Self { pattern_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
+        Self { word_memory_bytes_max: usize::MAX, block_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
     }
 }
 
@@ -111,7 +112,7 @@ impl Search {
         let pattern =
             |kind, name: &str| Pattern { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false };
         let mut patterns: Vec<_> = order.words.iter().map(|word| pattern(PatternKind::Word, word)).collect();
-        let literals = Literals::new(&order, limits.pattern_bytes_max, |word, encoding| {
+        let literals = Literals::new(&order, limits.word_memory_bytes_max, |word, encoding| {
             patterns.get_mut(word).into_iter().for_each(|pattern| pattern.encodings.push(encoding));
         })?;
         let words = patterns.len();
@@ -144,7 +145,7 @@ impl Search {
             patterns.push(pattern);
             limits.check(&expressions)?;
         }
-        let blocks = Blocks::new(&order.blocks, limits.pattern_bytes_max)?;
+        let blocks = Blocks::new(&order.blocks, limits.block_bytes_max)?;
         patterns.extend(blocks.iter().map(|_| Pattern {
             encodings: vec![TextEncoding::Utf8],
             ..pattern(PatternKind::Block, "blocks of known files")
@@ -161,6 +162,11 @@ impl Search {
             Self { patterns, words, literals, expressions, blocks, context_bytes, overlap, matches_zeros: false };
         let matches_zeros = search.has_match(&vec![0; 2 * longest + 2 * ASSERTED_BYTES])?;
         Ok(Self { matches_zeros, ..search })
+    }
+
+    /// The most memory that the words took while they were compiled, in bytes.
+    pub fn word_memory_bytes(&self) -> usize {
+        self.literals.as_ref().map_or(0, |literals| literals.memory_bytes)
     }
 
     /// The patterns: words, expressions and finders, in the order in which they were given.
