@@ -1,7 +1,9 @@
 //! The patterns of searches, compiled: once for all jobs with the same order, by the thread that needs them first.
 //!
-//! Compiled patterns take much memory, so that a node has those of few orders at once.
+//! Compiled patterns take much memory, so that a node has those of few orders at once. The words of all of them share a limit, of
+//! which the engine counts what it will take before it takes it. One order is compiled at a time, as that takes the most.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use base64::Engine as _;
@@ -12,8 +14,12 @@ use cheetah_search::{BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, UnknownEn
 use parking_lot::Mutex;
 use zeroize::Zeroize as _;
 
-/// What the patterns of an order may take. The words of this length take about 100 MB, and so may the expressions in each thread.
-const LIMITS: Limits = Limits { pattern_bytes_max: 1 << 20, expression_bytes_max: 128 << 20 };
+/// The memory for the words of all orders, in bytes: 100,000 words of 12 letters in four encodings take at most half of it.
+const WORD_MEMORY_BYTES_MAX: usize = 512 << 20;
+/// The keys of the blocks of an order, in bytes.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// The memory for the expressions of an order in each thread, in bytes.
+const EXPRESSION_MEMORY_BYTES_MAX: usize = 128 << 20;
 /// The orders of a node at once.
 const ORDERS_MAX: usize = 4;
 /// The expressions of an order: each is a search of its own.
@@ -43,6 +49,41 @@ pub(super) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str
 pub(super) struct Patterns {
     order: SearchOrder,
     search: OnceLock<Result<Search>>,
+    memory: Arc<WordMemory>,
+}
+
+/// The memory for the words of all orders.
+struct WordMemory {
+    bytes_max: usize,
+    taken_bytes: AtomicUsize,
+    /// Held while an order is compiled.
+    compiling: Mutex<()>,
+}
+
+impl WordMemory {
+    const fn of(bytes_max: usize) -> Self {
+        Self { bytes_max, taken_bytes: AtomicUsize::new(0), compiling: Mutex::new(()) }
+    }
+
+    /// Compiles an order within what is left, and takes as much.
+    fn compile(&self, order: &SearchOrder) -> Result<Search> {
+        let _alone = self.compiling.lock();
+        // Others only give back meanwhile.
+        let left_bytes = self.bytes_max.saturating_sub(self.taken_bytes.load(Ordering::Acquire));
+        let limits = Limits {
+            word_memory_bytes_max: left_bytes,
+            block_bytes_max: BLOCK_BYTES_MAX,
+            expression_bytes_max: EXPRESSION_MEMORY_BYTES_MAX,
+        };
+        let search = compiled(order, limits)?;
+        self.taken_bytes.fetch_add(search.word_memory_bytes(), Ordering::AcqRel);
+        Ok(search)
+    }
+
+    /// Gives back what an order took.
+    fn give_back(&self, bytes: usize) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
 }
 
 impl Patterns {
@@ -52,7 +93,7 @@ impl Patterns {
     ///
     /// If they make no sense, or take too much.
     pub fn search(&self) -> std::result::Result<&Search, &Error> {
-        self.search.get_or_init(|| compiled(&self.order)).as_ref()
+        self.search.get_or_init(|| self.memory.compile(&self.order)).as_ref()
     }
 }
 
@@ -61,10 +102,15 @@ impl Drop for Patterns {
         self.order.words.zeroize();
         self.order.expressions.zeroize();
         self.order.blocks.zeroize();
+        if let Some(Ok(search)) = self.search.take() {
+            let bytes = search.word_memory_bytes();
+            drop(search);
+            self.memory.give_back(bytes);
+        }
     }
 }
 
-fn compiled(order: &SearchOrder) -> Result<Search> {
+fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     let encoding = |name: &String| name.parse().map_err(|error: UnknownEncoding| Error::misuse(error.to_string()));
     let finder = |name: &String| name.parse().map_err(|error: UnknownFinder| Error::misuse(error.to_string()));
     let mut order = Order {
@@ -76,7 +122,7 @@ fn compiled(order: &SearchOrder) -> Result<Search> {
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,
     };
-    let search = Search::within(&order, LIMITS);
+    let search = Search::within(&order, limits);
     order.words.zeroize();
     order.expressions.zeroize();
     search
@@ -89,15 +135,28 @@ fn blocks(text: &str) -> Result<Vec<BlockKey>> {
 }
 
 /// The patterns of the jobs that a node has.
-#[derive(Default)]
-pub(super) struct AllPatterns(Mutex<Vec<Weak<Patterns>>>);
+pub(super) struct AllPatterns {
+    orders: Mutex<Vec<Weak<Patterns>>>,
+    memory: Arc<WordMemory>,
+}
+
+impl Default for AllPatterns {
+    fn default() -> Self {
+        Self::within(WORD_MEMORY_BYTES_MAX)
+    }
+}
 
 impl AllPatterns {
+    /// None yet, whose words may take this much memory.
+    fn within(word_memory_bytes_max: usize) -> Self {
+        Self { orders: Mutex::default(), memory: Arc::new(WordMemory::of(word_memory_bytes_max)) }
+    }
+
     /// The patterns of an order; `None` if the node has those of too many others.
     pub fn of(&self, order: SearchOrder) -> Option<Arc<Patterns>> {
         // Wiped if it is not kept.
-        let new = Patterns { order, search: OnceLock::new() };
-        let mut all = self.0.lock();
+        let new = Patterns { order, search: OnceLock::new(), memory: self.memory.clone() };
+        let mut all = self.orders.lock();
         all.retain(|patterns| patterns.strong_count() > 0);
         if let Some(same) = all.iter().filter_map(Weak::upgrade).find(|same| same.order == new.order) {
             return Some(same);
@@ -153,16 +212,6 @@ pub(super) mod tests {
             expressions: texts.iter().map(|text| (*text).into()).collect(),
             ..words(&[])
         };
-        let many =
-            |count| SearchOrder { words: (0..count).map(|number| format!("{number:011}")).collect(), ..words(&[]) };
-        assert_eq!((is_taken(many(90_000)), is_taken(many(WORDS_MAX))), (true, false));
-        // The letters have two cases of three bytes each, so that a few of these words have as many forms.
-        let greek = |count| SearchOrder {
-            words: (0..count).map(|number| format!("ἀἁἂἃἄἅἆἇ{number}")).collect(),
-            ignore_case: true,
-            ..words(&[])
-        };
-        assert_eq!((is_taken(greek(1000)), is_taken(greek(9000))), (true, false));
         let large: Vec<String> = (0..40).map(|number| format!("{number}(?u:\\w{{20}})")).collect();
         let large: Vec<&str> = large.iter().map(String::as_str).collect();
         assert_eq!((is_taken(expressions(&large[..10])), is_taken(expressions(&large))), (true, false));
@@ -177,6 +226,57 @@ pub(super) mod tests {
         assert_eq!([1, 40_000, 50_000].map(|count| is_taken(blocks(count))), [true, true, false]);
         assert!(!is_taken(SearchOrder { blocks: "QUJD".into(), ..words(&[]) }));
         assert!(is_taken(SearchOrder { context_bytes: usize::MAX, ..words(&["x"]) }));
+    }
+
+    const ALL_ENCODINGS: [&str; 4] = ["utf-8", "utf-16le", "utf-16be", "windows-1252"];
+
+    /// An order for words of this length in all encodings.
+    fn many(count: usize, len: usize) -> SearchOrder {
+        SearchOrder {
+            words: (0..count).map(|number| format!("{number:0len$}")).collect(),
+            encodings: ALL_ENCODINGS.map(str::to_owned).to_vec(),
+            ..words(&[])
+        }
+    }
+
+    #[test]
+    fn the_most_words_in_all_encodings_are_taken() {
+        let all = AllPatterns::default();
+        let order = all.of(many(WORDS_MAX, 12)).unwrap();
+        assert_eq!(order.search().unwrap().patterns().len(), WORDS_MAX);
+        assert!(all.memory.taken_bytes.load(Ordering::Acquire) <= WORD_MEMORY_BYTES_MAX / 2);
+        drop(order);
+        assert_eq!(all.memory.taken_bytes.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn words_that_take_too_much_memory_are_refused() {
+        let all = AllPatterns::within(32 << 20);
+        let is_taken = |order| all.of(order).unwrap().search().is_ok();
+        assert_eq!([many(1000, 12), many(20_000, 12)].map(is_taken), [true, false]);
+        // Long ones.
+        assert_eq!([many(10, 1000), many(2000, 1000)].map(is_taken), [true, false]);
+        // The letters have two cases of three bytes each, so that a few of these words have as many forms.
+        let greek = |count| SearchOrder {
+            words: (0..count).map(|number| format!("{number}ἀἁἂἃἄἅἆἇ")).collect(),
+            ignore_case: true,
+            ..words(&[])
+        };
+        assert_eq!([greek(100), greek(20_000)].map(is_taken), [true, false]);
+        // Each ends with all shorter ones: the matches of an automaton are the square of them.
+        let alike = |count| SearchOrder { words: (1..=count).map(|len| "a".repeat(len)).collect(), ..words(&[]) };
+        assert_eq!([alike(30), alike(1000)].map(is_taken), [true, false]);
+    }
+
+    #[test]
+    fn the_words_of_all_orders_share_the_memory_and_give_it_back() {
+        let all = AllPatterns::within(10 << 20);
+        let first = all.of(many(3000, 12)).unwrap();
+        first.search().unwrap();
+        let second = all.of(many(3001, 12)).unwrap();
+        assert!(second.search().is_err());
+        drop((first, second));
+        all.of(many(3001, 12)).unwrap().search().unwrap();
     }
 
     #[test]

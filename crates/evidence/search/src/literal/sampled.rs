@@ -111,8 +111,10 @@ impl Shape {
 impl Sampled {
     /// What [`Sampled::new`] takes at most for this many patterns, in bytes.
     pub fn memory_bytes(patterns: usize) -> usize {
-        let tables = (1usize << *TABLE_BITS.end()) + ((1usize << *BUCKET_BITS.end()) + 1) * size_of::<u32>();
-        let counts = (1usize << bits(patterns.saturating_mul(2), COUNT_BITS)) * 2 * size_of::<u32>();
+        let twice = patterns.saturating_mul(2);
+        let blocks = 1usize << bits(patterns.saturating_mul(STRIDE_MAX * PLACES_OF_BLOCK), TABLE_BITS);
+        let tables = blocks + ((1usize << bits(twice, BUCKET_BITS)) + 1) * size_of::<u32>();
+        let counts = (1usize << bits(twice, COUNT_BITS)) * 2 * size_of::<u32>();
         // The list of windows may be copied when it has its length.
         let windows = patterns.saturating_mul(2 * size_of::<Window>());
         let left_out = patterns.saturating_mul(GROWING * size_of::<u32>());
