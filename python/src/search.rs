@@ -95,8 +95,11 @@ type Pattern = (&'static str, String, Vec<String>, u64);
 /// whether the search of them has ended.
 type OfInside = (u64, u64, u64, u64, u64, u64, u64, u64, bool);
 /// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns;
-/// what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are searched.
-type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>);
+/// what was searched where, as JSON, if nodes were asked; what became of compressed data, if these are searched; and the bytes that were
+/// searched only partly, with their ranges.
+type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>, (u64, Vec<Truncated>));
+/// A range that was searched only partly: its offset, its length, and the limit that was reached.
+type Truncated = (u64, u64, &'static str);
 /// The runs of known files, each with its start, its length, the file and the start in it; the files, each with the number of its
 /// blocks and of those that were found; and the number of blocks that were found alone.
 type OfKnown = (Vec<(u64, u64, String, u64)>, Vec<(String, u64, u64)>, u64);
@@ -143,6 +146,7 @@ impl Progress {
             && let Some(streams) = inside.streams.take()
         {
             inside.counts.given_up = streams.left_out();
+            streams.truncated().into_iter().for_each(|truncation| self.outcome.truncate(truncation));
             inside.results = streams.search(&inside.device, search, (workers, Searched::default()));
         }
     }
@@ -209,6 +213,7 @@ impl Hits {
         let Some(inside) = &mut state.inside else { return Ok(None) };
         while let Some(found) = inside.results.next().await.transpose()? {
             inside.counts.add(&found.counts);
+            found.truncated.iter().for_each(|truncation| state.outcome.truncate(*truncation));
             found.hits.iter().for_each(|hit| state.outcome.count(&hit.hit));
             if !found.hits.is_empty() {
                 let shown =
@@ -271,7 +276,10 @@ impl Hits {
             (streams, bytes, hits, cut, damaged, given_up, unreadable, invalid, is_finished)
         });
         let (read, unreadable, unread) = (bytes(State::Read), bytes(State::Unreadable), bytes(State::Unread));
-        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside))
+        let ranges = outcome.truncated().ranges().iter();
+        let ranges = ranges.map(|found| (found.range.offset, found.range.len, found.limit.name())).collect();
+        let truncated = (outcome.truncated().bytes(), ranges);
+        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside, truncated))
     }
 
     /// Returns what was found of known files; `None` if there are none, or the source was not searched to its end yet.

@@ -45,6 +45,7 @@ pub mod seam;
 mod search;
 mod table;
 mod text;
+mod truncated;
 mod wide;
 mod words;
 
@@ -70,4 +71,5 @@ pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;
 pub use table::{Cell, CsvTable, Row, RowPlace, cells};
+pub use truncated::{SearchLimit, Truncation, Truncations, UnknownLimit};
 pub use words::read_words;

@@ -298,6 +298,7 @@ async fn search_inside(
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
     let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
+    streams.truncated().into_iter().for_each(|truncation| outcome.truncate(truncation));
     let mut found = streams.search(device, search, (workers(args), Searched::default())).enumerate();
     loop {
         let next = tokio::select! {
@@ -307,6 +308,7 @@ async fn search_inside(
         let Some((done, inside)) = next else { return Ok(counts) };
         let inside = inside?;
         counts.add(&inside.counts);
+        inside.truncated.iter().for_each(|truncation| outcome.truncate(*truncation));
         for hit in &inside.hits {
             outcome.count(&hit.hit);
             show::inner_hit(hit, sink.place(hit.offset).as_ref(), sink.search, sink.ui);

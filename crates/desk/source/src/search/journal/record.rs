@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
-use cheetah_search::{BlockKey, CONTEXT_BYTES_MAX, Hit, InnerHit, PatternKind, Search};
+use cheetah_search::{BlockKey, CONTEXT_BYTES_MAX, Hit, InnerHit, PatternKind, Search, Truncation};
 use serde::{Deserialize, Serialize};
 
 use super::keep::KeptFile;
@@ -112,7 +113,7 @@ pub struct RangePart {
 pub struct NodeRow(pub String, pub String);
 
 /// Compressed data that are done: all numbers are those of all so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InsidePlaces {
     /// Places that were searched.
@@ -123,7 +124,14 @@ pub struct InsidePlaces {
     pub counts: [u64; 8],
     /// The number of hits in the records before.
     pub hits: u64,
+    /// What was searched only partly since the record before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated: Vec<TruncatedRow>,
 }
+
+/// A range that was searched only partly: its offset, its length, and the limit that was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TruncatedRow(pub u64, pub u64, pub String);
 
 /// Headers whose files are carved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +186,22 @@ impl HitRow {
         let is_hit = !bytes.is_empty() && before.len().max(after.len()) <= CONTEXT_BYTES_MAX;
         let [bytes, before, after] = [bytes, before, after].map(<[u8]>::to_vec);
         is_hit.then_some(Hit { offset: *offset, pattern, encoding, bytes, before, after })
+    }
+}
+
+impl TruncatedRow {
+    /// The row of a range.
+    pub fn of(truncation: &Truncation) -> Self {
+        let Truncation { range, limit } = truncation;
+        Self(range.offset, range.len, limit.name().to_owned())
+    }
+
+    /// The range, in a source of this size; `None` if it does not lie there.
+    pub fn truncation(&self, size: u64) -> Option<Truncation> {
+        let Self(offset, len, limit) = self;
+        let range = ByteRange::new(*offset, *len);
+        let limit = limit.parse().ok()?;
+        (*len > 0 && range.fits(size)).then_some(Truncation { range, limit })
     }
 }
 
