@@ -28,10 +28,10 @@ const EXPRESSIONS_MAX: usize = 64;
 const EXPRESSION_BYTES_MAX: usize = 16 << 10;
 
 /// The version of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Refuses, with the reason, an order that is beyond the limits before it is compiled, or of another version.
-pub(super) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str> {
+pub(crate) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str> {
     match () {
         () if order.version != VERSION => Err("this node has another version, and could find other hits"),
         () if order.words.len() > WORDS_MAX => Err("a search has at most 100,000 words"),
@@ -110,7 +110,8 @@ impl Drop for Patterns {
     }
 }
 
-fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
+/// The patterns of an order, compiled within limits.
+pub(crate) fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     let encoding = |name: &String| name.parse().map_err(|error: UnknownEncoding| Error::misuse(error.to_string()));
     let finder = |name: &String| name.parse().map_err(|error: UnknownFinder| Error::misuse(error.to_string()));
     let mut order = Order {
