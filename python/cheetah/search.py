@@ -33,7 +33,7 @@ class Gap:
 class Truncated:
     """A range that was searched only partly, in bytes: not all that it holds compressed was searched. `limit` is the limit that was reached
     first: "size" of what such data hold, "depth" of such data in each other, "hits" in them, "work" for all of them, or "places" where
-    they begin."""
+    they begin. Of the "end" of a source that is shorter than its partition tables or file systems say, the range is what it lacks."""
 
     offset: int
     length: int
@@ -123,7 +123,7 @@ class Coverage:
         inside = self.inside
         left = 0 if inside is None else inside.cut + inside.given_up + inside.unreadable
         inside_complete = inside is None or (inside.finished and left == 0)
-        return self.searched_bytes == self.size_bytes and inside_complete and not self.truncated
+        return self.searched_bytes == self.size_bytes and inside_complete and self.truncated_bytes == 0
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,12 @@ pub enum SearchLimit {
     Work,
     /// There are more compressed data in the source than are remembered.
     Places,
+    /// Partition tables or file systems say that the source has more bytes than it has.
+    End,
 }
 
 impl SearchLimit {
-    const ALL: [Self; 5] = [Self::Size, Self::Depth, Self::Hits, Self::Work, Self::Places];
+    const ALL: [Self; 6] = [Self::Size, Self::Depth, Self::Hits, Self::Work, Self::Places, Self::End];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl SearchLimit {
             Self::Hits => "hits",
             Self::Work => "work",
             Self::Places => "places",
+            Self::End => "end",
         }
     }
 }
@@ -63,7 +66,7 @@ impl FromStr for SearchLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncation {
     /// Where, in the source. It is where the compressed data begin that were not searched to their end, with what was read of them; or of
-    /// several, from where the first begins to where the last does.
+    /// several, from where the first begins to where the last does. Of a source that is too short, it is what it does not have.
     pub range: ByteRange,
     /// The limit that was reached first.
     pub limit: SearchLimit,
@@ -99,9 +102,11 @@ impl Truncations {
         self.0.is_empty()
     }
 
-    /// The bytes in them, each once.
-    pub fn bytes(&self) -> u64 {
-        coalesce(self.0.iter().map(|truncation| truncation.range).collect(), 0).iter().map(|range| range.len).sum()
+    /// The bytes in them that a source of `size` bytes has, each once.
+    pub fn bytes(&self, size: u64) -> u64 {
+        let whole = ByteRange::new(0, size);
+        let ranges = self.0.iter().filter_map(|truncation| truncation.range.intersection(whole)).collect();
+        coalesce(ranges, 0).iter().map(|range| range.len).sum()
     }
 }
 
@@ -115,7 +120,8 @@ mod tests {
         for (offset, len) in [(0, 10), (5, 10), (100, 0), (200, 1)] {
             truncations.push(Truncation { range: ByteRange::new(offset, len), limit: SearchLimit::Size });
         }
-        assert_eq!((truncations.ranges().len(), truncations.bytes(), truncations.is_empty()), (3, 16, false));
+        assert_eq!((truncations.ranges().len(), truncations.bytes(u64::MAX), truncations.is_empty()), (3, 16, false));
+        assert_eq!(truncations.bytes(12), 12);
         assert!(SearchLimit::ALL.iter().all(|limit| limit.name().parse() == Ok(*limit)));
         assert!("time".parse::<SearchLimit>().is_err());
     }

@@ -117,7 +117,7 @@ pub struct Search<'a> {
     pub source: &'a str,
     /// The ranges that were searched only partly because a limit was reached, in the order in which they were found. They may overlap.
     pub truncated: Vec<Truncated>,
-    /// The bytes in them, each once. `searched_bytes` includes them. Without hits, nothing is known of what they hold beyond the limit.
+    /// The bytes in them that the source has, each once. `searched_bytes` includes them. Without hits, nothing is known of what they hold beyond the limit.
     pub truncated_bytes: u64,
     /// Bytes that cannot be read.
     pub unreadable_bytes: u64,
@@ -215,7 +215,8 @@ pub struct Truncated {
     /// Its length in bytes. Of compressed data, what was read of them; of several that were not searched, from the first to the last.
     pub len: u64,
     /// The limit that was reached first: `size` of what compressed data hold, `depth` of such data in each other, `hits` in them, `work` for
-    /// all of them, or `places` where they begin.
+    /// all of them, or `places` where they begin; or `end` of the source, which does not have these bytes, although its partition tables or
+    /// file systems say so.
     pub limit: &'static str,
     /// The offset of its first byte.
     pub offset: u64,

@@ -61,6 +61,8 @@ struct Stages {
     carved: Option<CarveCounts>,
     /// Where the compressed data lie that were too many to be remembered.
     left_out: Option<Truncation>,
+    /// What the source does not have, although it says so.
+    end: Option<Truncation>,
     /// The keys that were lent are in it.
     near: Option<WorkDone>,
     /// The files in which hits lie.
@@ -90,6 +92,9 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
         if let (Ok(()), Some(headers)) = (&ended, headers) {
             ended = carve(task, &mut journal, &headers, &mut stages, stop).await?;
         }
+    }
+    if ended.is_ok() {
+        stages.end = task.opened.truncated_end(task.args.timeout.get()).await;
     }
     write_result(task, journal, (stages, about), (ended, stop)).await
 }
@@ -295,7 +300,7 @@ async fn write_result(
     let Task { args, search, out, .. } = task;
     let listed = stages.listed.as_deref();
     let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
-    let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out);
+    let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out).chain(&stages.end);
     truncated.for_each(|truncation| outcome.truncate(*truncation));
     let mut known = task.known.clone().map(|files| Known::new(files, search));
     let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;

@@ -198,6 +198,10 @@ async fn search_source(
     let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await;
+    if ended.is_ok() {
+        let end = opened.truncated_end(args.timeout.get()).await;
+        end.into_iter().for_each(|truncation| outcome.truncate(truncation));
+    }
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
         match search_inside(streams, (args, search), &opened.decrypted()?, (&sink, &mut outcome), stop).await {

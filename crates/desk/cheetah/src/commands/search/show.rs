@@ -151,7 +151,7 @@ impl Shown<'_> {
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
             truncated: self.outcome.truncated().ranges().iter().map(truncated).collect(),
-            truncated_bytes: self.outcome.truncated().bytes(),
+            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage().size()),
             unreadable_bytes: self.bytes(State::Unreadable),
             unsearched_bytes: self.bytes(State::Unread),
         }
@@ -167,7 +167,7 @@ impl Shown<'_> {
         let size = Size(self.outcome.coverage().size());
         let place = match (self.outcome.coverage().is_whole(), self.is_partly_searched()) {
             (true, false) => format!("in all {size}"),
-            (true, true) => format!("so far in {size}, of which some were searched only partly"),
+            (true, true) => format!("so far in {size}; not all that it holds was searched"),
             (false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
         };
         let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
@@ -229,7 +229,9 @@ impl Shown<'_> {
         if coverage.is_whole() {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
-            let truncated = self.outcome.truncated().ranges().len() as u64;
+            // What a source says of its own end is shown, and decides nothing.
+            let ranges = self.outcome.truncated().ranges().iter();
+            let truncated = ranges.filter(|truncation| truncation.limit != SearchLimit::End).count() as u64;
             if inside == 0 && truncated > 0 {
                 return unfinished(truncated, "compressed data were not searched");
             }
@@ -257,10 +259,11 @@ pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> 
         1 => "1 hit".to_owned(),
         hits => format!("{hits} hits"),
     };
-    let partly = number("truncated_bytes");
-    let what = match partly {
+    let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
+    let (partly, what) = (number("truncated_bytes"), format!("{source}: {size} were searched before"));
+    let what = match truncated {
         0 => format!("{source}: all {size} were searched before: {hits}"),
-        _ => format!("{source}: {size} were searched before, of which {} only partly: {hits} so far", Size(partly)),
+        _ => format!("{what}: {hits} so far; not all that it holds was searched"),
     };
     let text = wrapped(&what, 0);
     ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
@@ -303,6 +306,9 @@ pub const fn limit_clause(limit: SearchLimit) -> &'static str {
         SearchLimit::Hits => "compressed data hold more hits, or compressed data, than are kept of one place",
         SearchLimit::Work => "more was unpacked before than is of one source",
         SearchLimit::Places => "the source has more compressed data than are remembered",
+        SearchLimit::End => {
+            "the source does not have these bytes, although its partition tables or file systems say so"
+        }
     }
 }
 

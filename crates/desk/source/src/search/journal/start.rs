@@ -248,7 +248,7 @@ fn of_samples(then: &[Option<String>], now: &[Option<String>], is_searched: bool
 /// Digests of samples of a source, several of which are read at once.
 async fn samples(device: &DynDevice, size: u64, absent: &[ByteRange]) -> Result<Vec<Option<String>>> {
     let last = u128::from(size.saturating_sub(SAMPLE_BYTES));
-    let sample = |number| {
+    let sample = |number: u64| {
         // Not truncated: at most the size.
         let place = (last * u128::from(number) / u128::from(SAMPLES - 1)) as u64;
         let sample = ByteRange::between(place - place % SECTOR_BYTES, place.saturating_add(SAMPLE_BYTES).min(size));

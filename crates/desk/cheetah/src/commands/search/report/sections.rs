@@ -38,7 +38,7 @@ fn states(answer: &Answer<'_>) -> Markup {
     let absent: u64 = answer.gaps.iter().filter(|gap| gap.state == "unread").map(|gap| gap.len).sum();
     let rows = [
         ("Searched", "every byte was read and searched", answer.searched_bytes.saturating_sub(answer.truncated_bytes)),
-        ("Truncated", "the bytes were searched, but what they hold only up to a limit", answer.truncated_bytes),
+        ("Truncated", "the bytes were searched, and what they hold only up to a limit", answer.truncated_bytes),
         ("Unreadable", "reading failed", answer.unreadable_bytes),
         ("Not there yet", "the source does not have it", absent),
         ("Not reached", "the search ended before", answer.unsearched_bytes.saturating_sub(absent)),
