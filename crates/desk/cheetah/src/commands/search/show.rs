@@ -187,10 +187,12 @@ impl Shown<'_> {
         lines.join("\n")
     }
 
-    /// Whether some of what was searched holds compressed data that were not searched to their end.
+    /// Whether some of what was searched holds compressed data that were not searched to their end, or fragments that were not searched as
+    /// one.
     fn is_partly_searched(&self) -> bool {
         let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
-        inside > 0 || !self.outcome.truncated().is_empty()
+        let across = self.files.as_ref().and_then(|files| files.across).map_or(0, |counts| counts.left_out);
+        inside > 0 || across > 0 || !self.outcome.truncated().is_empty()
     }
 
     /// The patterns with the most hits.
