@@ -250,8 +250,13 @@ struct Truncating {
 }
 
 impl Truncating {
-    fn reached(&mut self, limit: SearchLimit) {
-        self.limit.get_or_insert(limit);
+    /// Data were read: those that lie in the source come first.
+    fn read(&mut self, bytes: u64) {
+        self.read_bytes = self.read_bytes.or(Some(bytes));
+    }
+
+    fn reached_if(&mut self, is_reached: bool, limit: SearchLimit) {
+        self.limit = self.limit.or(is_reached.then_some(limit));
     }
 
     /// What was searched only partly, in a source of this size.
@@ -277,7 +282,7 @@ async fn inside(
         let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(STREAM_BYTES_MAX);
         if bytes_max == 0 {
             found.counts.cut += 1;
-            truncating.reached(SearchLimit::Size);
+            truncating.reached_if(true, SearchLimit::Size);
             continue;
         }
         let unpacked = unpack(&device, place.offset + place.before, packing(place.kind), bytes_max).await;
@@ -286,10 +291,8 @@ async fn inside(
         left_bytes -= len;
         found.work_bytes = found.work_bytes.saturating_add(unpacked.read_bytes).saturating_add(len);
         found.counts.note(end, len);
-        truncating.read_bytes.get_or_insert(unpacked.read_bytes);
-        if end == End::Cut {
-            truncating.reached(SearchLimit::Size);
-        }
+        truncating.read(unpacked.read_bytes);
+        truncating.reached_if(end == End::Cut, SearchLimit::Size);
         if end == End::Nothing {
             continue;
         }
@@ -301,9 +304,7 @@ async fn inside(
         let left_out = places.len().saturating_sub(PLACES_WITHIN_MAX.saturating_sub(next.len()));
         places.truncate(places.len() - left_out);
         found.counts.cut += left_out as u64 + u64::from(is_cut && end != End::Cut);
-        if left_out > 0 || is_cut {
-            truncating.reached(SearchLimit::Hits);
-        }
+        truncating.reached_if(left_out > 0 || is_cut, SearchLimit::Hits);
         found.counts.hits += hits.len() as u64;
         let of_hit = |hit: Hit| InnerHit { offset, inside: format!("{way}-{}", hit.offset), hit };
         found.hits.extend(hits.into_iter().map(of_hit));
@@ -312,7 +313,7 @@ async fn inside(
         }
         if depth == DEPTH_MAX {
             found.counts.cut += 1;
-            truncating.reached(SearchLimit::Depth);
+            truncating.reached_if(true, SearchLimit::Depth);
         } else {
             let device: DynDevice = Arc::new(Memory::new(bytes.into()));
             let within = |place: Place| {
@@ -439,5 +440,37 @@ mod tests {
         let own = ByteRange::new(0, bytes.len() as u64);
         assert!(search.scan(&Window { offset: 0, bytes: bytes.clone(), own }).is_err());
         assert_eq!(scanned(&search, &[], &bytes, usize::MAX).unwrap().hits.len(), (1 << 20) + 10);
+    }
+
+    #[tokio::test]
+    async fn what_was_searched_only_partly_is_named_by_its_place_and_the_first_limit() {
+        let packed = |bytes: &[u8]| {
+            // A gzip file with one stored block; a checksum of zeros is wrong, which is damage and no limit.
+            let len = u16::try_from(bytes.len()).unwrap();
+            let head = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01"[..], &len.to_le_bytes(), &(!len).to_le_bytes()].concat();
+            [&head[..], bytes, &[0; 8]].concat()
+        };
+        let order = Order {
+            words: vec!["secret".into()],
+            finders: vec![Finder::Compressed(Compressed::Gzip)],
+            encodings: vec!["utf-8".parse().unwrap()],
+            ..Order::default()
+        };
+        let search = Arc::new(Search::new(&order).unwrap());
+        let truncated = async |depth: usize| {
+            let content = (0..depth).fold(b"a secret".to_vec(), |bytes, _| packed(&bytes));
+            let bytes = [&[b'.'; 4096][..], &content, &[b'.'; 4096]].concat();
+            let device: DynDevice = Arc::new(Memory::new(bytes.clone()));
+            let mut streams = Streams::new(&search);
+            let hits = search.scan_alone(0, &bytes, usize::MAX).unwrap();
+            let range = ByteRange::new(0, bytes.len() as u64);
+            let state = cheetah_device::coverage::State::Read;
+            streams.take(&mut Batch { range, state, why: None, hits, node: None });
+            let found: Vec<_> = streams.search(&device, &search, (1, Searched::default())).collect().await;
+            found.into_iter().flat_map(|inside| inside.unwrap().truncated).collect::<Vec<_>>()
+        };
+        assert_eq!(truncated(DEPTH_MAX - 1).await, []);
+        let deep = truncated(DEPTH_MAX + 1).await;
+        assert!(deep.iter().any(|found| found.limit == SearchLimit::Depth && found.range.offset == 4096), "{deep:?}");
     }
 }

@@ -245,3 +245,21 @@ mod states {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::SearchLimit;
+
+    use super::*;
+
+    #[test]
+    fn a_range_that_was_searched_partly_is_read_again_and_one_that_does_not_fit_is_refused() {
+        let truncation = Truncation { range: ByteRange::new(600, 20), limit: SearchLimit::Depth };
+        assert_eq!(TruncatedRow::of(&truncation).truncation(620), Some(truncation));
+        let row = |offset, len, limit: &str| TruncatedRow(offset, len, limit.to_owned()).truncation(10_000);
+        assert!(row(9_999, 1, "size").is_some());
+        for bad in [row(9_999, 2, "size"), row(u64::MAX, u64::MAX, "size"), row(0, 0, "size"), row(0, 1, "time")] {
+            assert_eq!(bad, None);
+        }
+    }
+}

@@ -10,12 +10,12 @@ use cheetah_error::next::Search as Step;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::NotOurs;
-use cheetah_search::{Batch, Hit, Order, Outcome, RunOptions, Search, SearchLimit, Truncation, run};
+use cheetah_search::{Batch, Hit, Order, Outcome, RunOptions, Search, run};
 use futures::StreamExt as _;
 use proptest::prelude::*;
 
 use super::lines::{FIRST, check, line};
-use super::record::{CarvedFiles, CarvedRow, HitRow, InsidePlaces, RangePart, Record, SearchedRange, TruncatedRow};
+use super::record::{CarvedFiles, CarvedRow, HitRow, InsidePlaces, RangePart, Record, SearchedRange};
 use super::start::{Asked, VERSION};
 use super::*;
 use crate::search::inside::Inside;
@@ -351,11 +351,7 @@ fn hostile_numbers_are_refused() {
     let digest = "0".repeat(64);
     let hits = |offset| vec![Record::Hits(vec![hit_row(offset)]), range(0, 100, 1)];
     let inside = |places| Record::Inside(InsidePlaces { places, ..InsidePlaces::default() });
-    let truncated = |offset, len, limit: &str| {
-        let truncated = vec![TruncatedRow(offset, len, limit.to_owned())];
-        Record::Inside(InsidePlaces { truncated, ..InsidePlaces::default() })
-    };
-    assert!(opened_with(&hits(99)).is_ok() && opened_with(&[truncated(9_999, 1, "size")]).is_ok());
+    assert!(opened_with(&hits(99)).is_ok());
     for (records, why) in [
         (vec![range(u64::MAX, 1, 0)], BadRecord::Range),
         (vec![range(1, u64::MAX, 0)], BadRecord::Range),
@@ -371,10 +367,6 @@ fn hostile_numbers_are_refused() {
         (vec![Record::Hits(vec![hit_row(5), hit_row(4)]), range(0, 100, 2)], BadRecord::Hits),
         (vec![Record::Hits(vec![hit_row(5)]), inside(1)], BadRecord::Hits),
         (vec![inside(2), inside(1)], BadRecord::Number),
-        (vec![truncated(9_999, 2, "size")], BadRecord::Range),
-        (vec![truncated(u64::MAX, u64::MAX, "size")], BadRecord::Range),
-        (vec![truncated(0, 0, "size")], BadRecord::Range),
-        (vec![truncated(0, 1, "time")], BadRecord::Range),
         (vec![Record::Start(Box::new(start(1)))], BadRecord::Beginning),
         (vec![carved(CarvedRow(0, u64::MAX, "png".into(), digest.clone()))], BadRecord::File),
         (vec![carved(CarvedRow(0, 10, "exe".into(), digest.clone()))], BadRecord::File),
@@ -562,8 +554,7 @@ fn carved_files_are_known_again_by_their_digests_and_others_are_removed_or_refus
     let progress = Progress { end_of_whole: 600, wasted_bytes: 9, ..Progress::default() };
     let files = [carved(&path, 10), carved(&path, 500)];
     journal.add_carved(3, &progress, &files).unwrap();
-    let truncation = Truncation { range: ByteRange::new(600, 20), limit: SearchLimit::Depth };
-    let inside = Inside { work_bytes: 77, truncated: vec![truncation], ..Inside::default() };
+    let inside = Inside { work_bytes: 77, ..Inside::default() };
     journal.add_inside(&[inside]).unwrap();
     drop(journal);
     let lost = carved(&path, 700);
@@ -571,7 +562,6 @@ fn carved_files_are_known_again_by_their_digests_and_others_are_removed_or_refus
     let state = journal.state();
     assert_eq!((state.headers, state.carving, &state.carved[..]), (3, progress, &files[..]));
     assert_eq!((state.inside_searched().places, state.inside_searched().work_bytes), (1, 77));
-    assert_eq!(state.truncated.ranges(), [truncation]);
     drop(journal.carved_folder().unwrap());
     assert!(!path.join("carved").join(lost.name()).exists() && path.join("carved").join(files[0].name()).exists());
     drop(journal);
