@@ -179,7 +179,7 @@ async fn a_hundred_thousand_words_in_four_encodings_are_searched_at_the_nodes() 
             let form: Vec<u8> = word(number).chars().flat_map(|c| encoding.encode(c).unwrap()).collect();
             let at = place + 100 * nth as u64;
             // A zero beside UTF-16 would make it one of the other order, too.
-            put(&mut bytes, at, 1, &[b".", &form[..], b"."].concat());
+            put(&mut bytes, at, 1, &[&b"."[..], &form, b"."].concat());
             placed.push((at, number, *encoding));
         }
     }
