@@ -212,10 +212,11 @@ class Hits:
         list[tuple[str, str, list[str], int]],
         str | None,
         tuple[int, int, int, int, int, int, int, int, bool] | None,
+        tuple[int, list[tuple[int, int, str]]],
     ]:
         """Returns the bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps;
-        the patterns; what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are
-        searched."""
+        the patterns; what was searched where, as JSON, if nodes were asked; what became of compressed data, if these are
+        searched; and the bytes that were searched only partly, with their ranges."""
 
     def known(self) -> tuple[list[tuple[int, int, str, int]], list[tuple[str, int, int]], int] | None:
         """Returns the runs of known files, the files, and the number of blocks found alone; None if there are no known files, or the

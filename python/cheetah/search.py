@@ -30,6 +30,17 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Truncated:
+    """A range that was searched only partly, in bytes: not all that it holds compressed was searched. `limit` is the limit that was reached
+    first: "size" of what such data hold, "depth" of such data in each other, "hits" in them, "work" for all of them, or "places" where
+    they begin. Of the "end" of a source that is shorter than its partition tables or file systems say, the range is what it lacks."""
+
+    offset: int
+    length: int
+    limit: str
+
+
+@dataclass(frozen=True)
 class Pattern:
     """Something that was searched for: `kind` is "word", "regex", "find" or "header". `encodings` are those in which it was searched:
     none if it cannot be written in any. `hits` counts its hits so far."""
@@ -91,7 +102,9 @@ class Known:
 @dataclass(frozen=True)
 class Coverage:
     """How much of a source was searched so far. Without `complete`, nothing is known of the rest. `at_nodes` says what was
-    searched where, in bytes, if nodes were asked, and `inside` what became of compressed data, if these are searched."""
+    searched where, in bytes, if nodes were asked, and `inside` what became of compressed data, if these are searched. `truncated` has
+    the ranges that were searched only partly, because a limit was reached, and `truncated_bytes` their bytes, which `searched_bytes`
+    includes."""
 
     size_bytes: int
     searched_bytes: int
@@ -101,6 +114,8 @@ class Coverage:
     patterns: tuple[Pattern, ...]
     at_nodes: dict[str, dict[str, int]] | None
     inside: Inside | None
+    truncated_bytes: int = 0
+    truncated: tuple[Truncated, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -108,7 +123,7 @@ class Coverage:
         inside = self.inside
         left = 0 if inside is None else inside.cut + inside.given_up + inside.unreadable
         inside_complete = inside is None or (inside.finished and left == 0)
-        return self.searched_bytes == self.size_bytes and inside_complete
+        return self.searched_bytes == self.size_bytes and inside_complete and self.truncated_bytes == 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +170,7 @@ class Hits(Iterator[_native.Hit]):
     def coverage(self) -> Coverage:
         """How much was searched so far: of all, once the last hit was taken. Of hits that are found and not yet taken, the
         bytes count as searched."""
-        searched, unreadable, unsearched, gaps, patterns, nodes, inside = self._native.coverage()
+        searched, unreadable, unsearched, gaps, patterns, nodes, inside, truncated = self._native.coverage()
         return Coverage(
             size_bytes=self._size_bytes,
             searched_bytes=searched,
@@ -165,6 +180,8 @@ class Hits(Iterator[_native.Hit]):
             patterns=tuple(Pattern(kind, text, tuple(names), hits) for kind, text, names, hits in patterns),
             at_nodes=None if nodes is None else json.loads(nodes),
             inside=None if inside is None else Inside(*inside),
+            truncated_bytes=truncated[0],
+            truncated=tuple(Truncated(*found) for found in truncated[1]),
         )
 
     @property

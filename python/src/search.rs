@@ -4,20 +4,25 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_error::{Error, Result};
-use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode};
+use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation};
 use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::lock::Mutex;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use pyo3::prelude::*;
 
 use crate::{failure, runtime};
+
+/// How long the look for the end that a source claims may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is searched for, in the words of the user.
 #[derive(FromPyObject)]
@@ -95,8 +100,11 @@ type Pattern = (&'static str, String, Vec<String>, u64);
 /// whether the search of them has ended.
 type OfInside = (u64, u64, u64, u64, u64, u64, u64, u64, bool);
 /// The bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps; the patterns;
-/// what was searched where, as JSON, if nodes were asked; and what became of compressed data, if these are searched.
-type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>);
+/// what was searched where, as JSON, if nodes were asked; what became of compressed data, if these are searched; and the bytes that were
+/// searched only partly, with their ranges.
+type Covered = (u64, u64, u64, Vec<Gap>, Vec<Pattern>, Option<String>, Option<OfInside>, (u64, Vec<Truncated>));
+/// A range that was searched only partly: its offset, its length, and the limit that was reached.
+type Truncated = (u64, u64, &'static str);
 /// The runs of known files, each with its start, its length, the file and the start in it; the files, each with the number of its
 /// blocks and of those that were found; and the number of blocks that were found alone.
 type OfKnown = (Vec<(u64, u64, String, u64)>, Vec<(String, u64, u64)>, u64);
@@ -117,6 +125,8 @@ struct Progress {
     searching: Searching,
     outcome: Outcome,
     inside: Option<InsideProgress>,
+    /// The look for what the source says that it has behind its end; `None` once it has ended.
+    end: Option<BoxFuture<'static, Option<Truncation>>>,
     /// The blocks of known files so far; `None` once the source was searched.
     known: Option<Known>,
     /// What was found of known files.
@@ -143,6 +153,7 @@ impl Progress {
             && let Some(streams) = inside.streams.take()
         {
             inside.counts.given_up = streams.left_out();
+            streams.truncated().into_iter().for_each(|truncation| self.outcome.truncate(truncation));
             inside.results = streams.search(&inside.device, search, (workers, Searched::default()));
         }
     }
@@ -185,6 +196,7 @@ impl Hits {
             searching,
             outcome: Outcome::new(opened.size(), search.patterns().len()),
             inside: is_inside.then(|| opened.decrypted()).transpose()?.map(inside),
+            end: Some(opened.truncated_end(PATIENCE).boxed()),
             known: known.map(|files| Known::new(files, &search)),
             known_found: None,
         };
@@ -206,9 +218,15 @@ impl Hits {
             }
         }
         state.end_source(&self.search, self.workers);
+        if let Some(looking) = &mut state.end {
+            let end = looking.await;
+            state.end = None;
+            end.into_iter().for_each(|truncation| state.outcome.truncate(truncation));
+        }
         let Some(inside) = &mut state.inside else { return Ok(None) };
         while let Some(found) = inside.results.next().await.transpose()? {
             inside.counts.add(&found.counts);
+            found.truncated.iter().for_each(|truncation| state.outcome.truncate(*truncation));
             found.hits.iter().for_each(|hit| state.outcome.count(&hit.hit));
             if !found.hits.is_empty() {
                 let shown =
@@ -271,7 +289,10 @@ impl Hits {
             (streams, bytes, hits, cut, damaged, given_up, unreadable, invalid, is_finished)
         });
         let (read, unreadable, unread) = (bytes(State::Read), bytes(State::Unreadable), bytes(State::Unread));
-        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside))
+        let ranges = outcome.truncated().ranges().iter();
+        let ranges = ranges.map(|found| (found.range.offset, found.range.len, found.limit.name())).collect();
+        let truncated = (outcome.truncated().bytes(outcome.coverage().size()), ranges);
+        Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside, truncated))
     }
 
     /// Returns what was found of known files; `None` if there are none, or the source was not searched to its end yet.
@@ -292,7 +313,7 @@ impl Drop for Hits {
     fn drop(&mut self) {
         let ended = Searching { batches: futures::stream::empty().boxed(), near: None };
         let state = self.state.get_mut();
-        runtime::discard((std::mem::replace(&mut state.searching, ended), state.inside.take()));
+        runtime::discard((std::mem::replace(&mut state.searching, ended), state.inside.take(), state.end.take()));
     }
 }
 

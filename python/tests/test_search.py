@@ -121,6 +121,7 @@ def test_compressed_data_are_searched_once_the_source_is(image: Path) -> None:
         ]
         coverage = hits.coverage
         assert coverage.complete and coverage.inside is not None and coverage.inside.finished
+        assert (coverage.truncated, coverage.truncated_bytes) == ((), 0)
         assert (coverage.inside.streams, coverage.inside.hits, coverage.inside.damaged) == (2, 2, 0)
         assert [(one.kind, one.hits) for one in coverage.patterns] == [("word", 4)]
         assert device.search(WORDS[:1]).coverage.inside is None

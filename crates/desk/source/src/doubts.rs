@@ -7,7 +7,7 @@ use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_drive::{Drive, DriveFile, OpenOptions, Session};
 use cheetah_image::{Evidence, Identity, Kind, Source};
-use cheetah_volume::reach::{ReachOptions, add_claims, beyond_end};
+use cheetah_volume::reach::{Claim, ReachOptions, add_claims, beyond_end};
 
 /// The part of an image that is read if it can be read only from start to end: it stays in memory.
 const IN_ORDER_BYTES: u64 = cheetah_image::compressed::FRAME_MAX;
@@ -16,13 +16,28 @@ const IN_ORDER_BYTES: u64 = cheetah_image::compressed::FRAME_MAX;
 /// systems that reach beyond its end. Reads its first bytes and those of its partitions; that this takes longer than `patience`
 /// is a doubt, too.
 pub async fn doubts(source: &Source, patience: Duration) -> Vec<String> {
+    let (claims, is_whole) = claims(source, patience).await;
+    let found = beyond_end(claims, source.device.geometry().size);
+    let late = (!is_whole).then(|| unexamined(&format!("that takes longer than {patience:?}")));
+    source.notes.iter().cloned().chain(found).chain(late).collect()
+}
+
+/// The range behind the end of a source that its partition tables and file systems claim to have, as far as that is found within
+/// `patience`; `None` if they claim none.
+pub(crate) async fn claimed_behind(source: &Source, patience: Duration) -> Option<ByteRange> {
+    let (claims, _) = claims(source, patience).await;
+    let end = claims.iter().map(|claim| claim.end_bytes).max()?;
+    let behind = ByteRange::between(source.device.geometry().size, end);
+    (!behind.is_empty()).then_some(behind)
+}
+
+/// What partition tables and file systems of a source claim, and whether all of them were looked at.
+async fn claims(source: &Source, patience: Duration) -> (Vec<Claim>, bool) {
     let options = ReachOptions { sector_bytes: recorded_sector_size(source), read_up_to: readable_up_to(source) };
     let mut claims = Vec::new();
     let looking = add_claims(&*source.device, options, &mut claims);
     let is_whole = tokio::time::timeout(patience, looking).await.is_ok();
-    let found = beyond_end(claims, source.device.geometry().size);
-    let late = (!is_whole).then(|| unexamined(&format!("that takes longer than {patience:?}")));
-    source.notes.iter().cloned().chain(found).chain(late).collect()
+    (claims, is_whole)
 }
 
 /// Says that a look for doubts did not end, and why: a sentence without its end.
@@ -102,6 +117,8 @@ mod tests {
             let said = doubts(&source, Duration::from_secs(10)).await;
             assert_eq!((said.len(), &*said[0], &*said[said.len() - 1]), (found + 2, "a part may be missing", late));
             assert!(found == 0 || said[1].starts_with("partition 2 of the MBR reaches"), "{said:?}");
+            let behind = claimed_behind(&source, Duration::from_secs(10)).await;
+            assert_eq!(behind.map(|behind| behind.offset), (found == 1).then_some(bytes.len() as u64));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cheetah_device::overlay::Overlay;
 use cheetah_device::path_text::path_to_text;
-use cheetah_device::{Device, DynDevice, Size};
+use cheetah_device::{ByteRange, Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions, Part, Session, parts};
 use cheetah_image::{Evidence, Identity, Kind, Source};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::access::{Access, OverlayPlace};
 use crate::apart::named_apart;
 use crate::contents::{UnreadVolume, Volume, unread, unread_volumes, volumes_within};
-use crate::doubts::{doubts, image_on, readable_up_to};
+use crate::doubts::{claimed_behind, doubts, image_on, readable_up_to};
 use crate::inner::{Beside, check_copies, copies_within, is_known_better, volumes_in, volumes_of_drive};
 use crate::kind::drive_file;
 use crate::layers::Layers;
@@ -352,6 +352,14 @@ impl OpenedSource {
             doubts.extend(looking.await);
         }
         doubts
+    }
+
+    /// Returns the range behind its end that its partition tables and file systems claim to have, so that nothing of it can be searched.
+    /// `None` if they claim none, and of a volume that is shown in place of a source. The look may take `patience`.
+    pub fn claimed_behind(&self, patience: Duration) -> impl Future<Output = Option<ByteRange>> + Send + use<> {
+        let own = || Source::new(self.base.clone(), self.identity.clone(), self.name.clone());
+        let source = self.volume.is_none().then(|| self.behind.clone().unwrap_or_else(own));
+        async move { claimed_behind(&source?, patience).await }
     }
 
     /// Returns the volumes in it, each with the end of its name: opened ones, decrypted: `p2.unlocked`, or `unlocked` for the whole

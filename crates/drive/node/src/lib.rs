@@ -46,6 +46,7 @@ pub mod lease;
 pub mod lending;
 pub mod maps;
 pub mod node;
+pub mod offline;
 mod os;
 mod pages;
 mod replaced;

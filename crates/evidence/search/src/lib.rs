@@ -46,6 +46,7 @@ pub mod seam;
 mod search;
 mod table;
 mod text;
+mod truncated;
 mod wide;
 mod words;
 
@@ -59,7 +60,7 @@ pub use features::{FeatureFiles, Histogram};
 pub use finder::{Compressed, FileKind, Finder, UnknownCompressed, UnknownFileKind, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
 pub use hit::{Hit, InnerHit};
-pub use memory::{TooMuch, WORD_MEMORY};
+pub use memory::{BLOCK_MEMORY, TooMuch};
 pub use node::SearchNode;
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
@@ -72,4 +73,5 @@ pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;
 pub use table::{Cell, CsvTable, Row, RowPlace, cells};
+pub use truncated::{SearchLimit, Truncation, Truncations, UnknownLimit};
 pub use words::read_words;

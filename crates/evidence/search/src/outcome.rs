@@ -7,6 +7,7 @@ use cheetah_device::{ByteRange, Coverage};
 
 use crate::batch::Batch;
 use crate::hit::Hit;
+use crate::truncated::{Truncation, Truncations};
 
 /// A range that was not searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +25,19 @@ pub struct Gap {
 pub struct Outcome {
     coverage: Coverage,
     gaps: Vec<Gap>,
+    truncated: Truncations,
     hits: Vec<u64>,
 }
 
 impl Outcome {
     /// Nothing of a device of `size` bytes is searched yet, for this number of patterns.
     pub fn new(size: u64, patterns: usize) -> Self {
-        Self { coverage: Coverage::new(size), gaps: Vec::new(), hits: vec![0; patterns] }
+        Self {
+            coverage: Coverage::new(size),
+            gaps: Vec::new(),
+            truncated: Truncations::default(),
+            hits: vec![0; patterns],
+        }
     }
 
     /// Adds a batch.
@@ -59,6 +66,16 @@ impl Outcome {
     /// The ranges that were not searched, in order, apart from those that were not reached.
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
+    }
+
+    /// Adds a range that was searched only partly.
+    pub fn truncate(&mut self, truncation: Truncation) {
+        self.truncated.push(truncation);
+    }
+
+    /// The ranges that were searched only partly.
+    pub const fn truncated(&self) -> &Truncations {
+        &self.truncated
     }
 
     /// The number of hits of each pattern.

@@ -56,9 +56,10 @@ pub struct Pattern {
 /// What an order may take, compiled.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The bytes of all forms of all words together, of which what finds them takes up to [`WORD_MEMORY`](crate::WORD_MEMORY) times as many; and those of the
-    /// keys of all blocks.
-    pub pattern_bytes_max: usize,
+    /// The memory that all words together may take while they are compiled, in bytes: afterwards they take less.
+    pub word_memory_bytes_max: usize,
+    /// The bytes of the keys of all blocks, 24 each.
+    pub block_bytes_max: usize,
     /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,
 }
@@ -66,7 +67,7 @@ pub struct Limits {
 impl Default for Limits {
     /// No limits beyond those of an order.
     fn default() -> Self {
-        Self { pattern_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
+        Self { word_memory_bytes_max: usize::MAX, block_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
     }
 }
 
@@ -113,7 +114,7 @@ impl Search {
         let pattern =
             |kind, name: &str| Pattern { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false };
         let mut patterns: Vec<_> = order.words.iter().map(|word| pattern(PatternKind::Word, word)).collect();
-        let literals = Literals::new(&order, limits.pattern_bytes_max, |word, encoding| {
+        let literals = Literals::new(&order, limits.word_memory_bytes_max, |word, encoding| {
             patterns.get_mut(word).into_iter().for_each(|pattern| pattern.encodings.push(encoding));
         })?;
         let words = patterns.len();
@@ -146,7 +147,7 @@ impl Search {
             patterns.push(pattern);
             limits.check(&expressions)?;
         }
-        let blocks = Blocks::new(&order.blocks, limits.pattern_bytes_max)?;
+        let blocks = Blocks::new(&order.blocks, limits.block_bytes_max)?;
         patterns.extend(blocks.iter().map(|_| Pattern {
             encodings: vec![TextEncoding::Utf8],
             ..pattern(PatternKind::Block, "blocks of known files")
@@ -165,9 +166,9 @@ impl Search {
         Ok(Self { matches_zeros, ..search })
     }
 
-    /// The memory that it takes, whatever the number of threads that search, in bytes.
+    /// The memory that it takes, whatever the number of threads that search, in bytes: of words, what they took while they were compiled.
     pub fn shared_bytes(&self) -> usize {
-        let words = self.literals.as_ref().map_or(0, Literals::memory_bytes);
+        let words = self.literals.as_ref().map_or(0, |literals| literals.memory_bytes);
         let blocks = self.blocks.as_ref().map_or(0, Blocks::memory_bytes);
         let expressions: usize = self.expressions.iter().map(Expression::shared_bytes).sum();
         words.saturating_add(blocks).saturating_add(expressions)

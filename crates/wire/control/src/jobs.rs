@@ -5,7 +5,10 @@
 //! the node forgets them. So a client that lost its connection goes on where it was. A job whose lines are not read waits, and is
 //! given up after [`ABANDONED_S`] seconds.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Seconds after which a job ends if its lines are not asked for.
 pub const ABANDONED_S: u64 = 60;
@@ -16,8 +19,11 @@ pub const LINES_WAIT_S_MAX: u64 = 30;
 // A job is not given up while a request waits for its lines.
 const _: () = assert!(LINES_WAIT_S_MAX < ABANDONED_S);
 
-/// The largest body of a request with a job, in bytes: patterns that fit in it take much more memory at a node.
-pub const JOB_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+/// The largest body of a request with a job, in bytes: that of 100,000 words of 50 characters.
+pub const JOB_BODY_BYTES_MAX: usize = (6 << 20) + (64 << 10);
+
+/// The most words of an order.
+pub const ORDER_WORDS_MAX: usize = 100_000;
 
 /// The most base64 digits of keys that are lent: those of the longest file of the age format that is read.
 pub const LENT_KEY_DIGITS_MAX: usize = 5464;
@@ -112,6 +118,7 @@ pub struct SearchOrder {
     /// The version of the client's program: a node of another one refuses, because it could find other hits.
     pub version: String,
     /// Words, at most 100,000.
+    #[serde(deserialize_with = "order_words")]
     pub words: Vec<String>,
     /// Regular expressions whose matches have a maximum length, at most 64, each of at most 16 KiB.
     pub expressions: Vec<String>,
@@ -127,6 +134,32 @@ pub struct SearchOrder {
     pub ignore_case: bool,
     /// The number of bytes before and after each hit to return.
     pub context_bytes: usize,
+}
+
+/// Reads the words of an order. Others than the first are refused before they take memory: a body has room for millions of empty ones.
+fn order_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Words;
+
+    impl<'de> Visitor<'de> for Words {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {ORDER_WORDS_MAX} words")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut words = Vec::new();
+            while let Some(word) = access.next_element()? {
+                if words.len() == ORDER_WORDS_MAX {
+                    return Err(A::Error::invalid_length(ORDER_WORDS_MAX + 1, &self));
+                }
+                words.push(word);
+            }
+            Ok(words)
+        }
+    }
+
+    deserializer.deserialize_seq(Words)
 }
 
 /// Units at regular distances: some, and as many in each further round, each a step after that of the round before.
@@ -292,4 +325,19 @@ pub struct ScanStatus {
     /// The recipient (`age1…`) for which keys that are lent to this run of the node are wrapped; absent if none are lent to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_with_more_words_than_the_most_is_none() {
+        let read = |count| {
+            let order = SearchOrder { words: vec![String::new(); count], ..SearchOrder::default() };
+            serde_json::from_slice::<SearchOrder>(&serde_json::to_vec(&order).unwrap()).map(|order| order.words.len())
+        };
+        assert_eq!(read(ORDER_WORDS_MAX).unwrap(), ORDER_WORDS_MAX);
+        read(ORDER_WORDS_MAX + 1).unwrap_err();
+    }
 }

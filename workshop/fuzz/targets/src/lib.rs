@@ -22,10 +22,12 @@ pub mod ewf;
 pub mod formats;
 pub mod gps;
 pub mod iscsi;
+pub mod journal;
 pub mod known_set;
 pub mod logical_volumes;
 pub mod parity;
 pub mod partition_table;
+pub mod patterns;
 pub mod probe_reply;
 pub mod record;
 pub mod request;
@@ -72,7 +74,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 31] = [
+pub const TARGETS: [(&str, Target); 33] = [
     ("aff4", aff4::run),
     ("apple", apple::run),
     ("arrays", arrays::run),
@@ -87,10 +89,12 @@ pub const TARGETS: [(&str, Target); 31] = [
     ("formats", formats::run),
     ("gps", gps::run),
     ("iscsi", iscsi::run),
+    ("journal", journal::run),
     ("known_set", known_set::run),
     ("logical_volumes", logical_volumes::run),
     ("parity", parity::run),
     ("partition_table", partition_table::run),
+    ("patterns", patterns::run),
     ("probe_reply", probe_reply::run),
     ("record", record::run),
     ("request", request::run),

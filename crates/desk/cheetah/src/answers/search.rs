@@ -87,7 +87,8 @@ pub struct Search<'a> {
     /// The files that were carved, if that was asked for and the search came to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carved: Option<Carved>,
-    /// Whether every byte of the source was searched. Without that, nothing is known of the rest.
+    /// Whether every byte of the source was searched. Without that, nothing is known of the rest. Ranges in `truncated` were searched, but
+    /// not all that they hold compressed.
     pub complete: bool,
     /// The files in which hits lie, with `--files`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +115,10 @@ pub struct Search<'a> {
     pub size_bytes: u64,
     /// The source, as the user wrote it.
     pub source: &'a str,
+    /// The ranges that were searched only partly because a limit was reached, in the order in which they were found. They may overlap.
+    pub truncated: Vec<Truncated>,
+    /// The bytes in them that the source has, each once. `searched_bytes` includes them. Without hits, nothing is known of what they hold beyond the limit.
+    pub truncated_bytes: u64,
     /// Bytes that cannot be read.
     pub unreadable_bytes: u64,
     /// Bytes that were not searched for another reason: the source does not have them yet, or they were not reached.
@@ -201,6 +206,20 @@ pub struct Gap<'a> {
     pub state: &'static str,
     /// Why, as a clause.
     pub why: &'a str,
+}
+
+/// A range that was searched only partly.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Truncated {
+    /// Its length in bytes. Of compressed data, what was read of them; of several that were not searched, from the first to the last.
+    pub len: u64,
+    /// The limit that was reached first: `size` of what compressed data hold, `depth` of such data in each other, `hits` in them, `work` for
+    /// all of them, or `places` where they begin; or `end` of the source, which does not have these bytes, although its partition tables or
+    /// file systems say so.
+    pub limit: &'static str,
+    /// The offset of its first byte.
+    pub offset: u64,
 }
 
 /// Something that was searched for.

@@ -371,6 +371,14 @@ fn compressed_data_are_searched_to_any_depth_and_damaged_ones_up_to_the_damage()
     );
     let inside = &answer["inside"];
     assert_eq!(["hits", "cut", "damaged"].map(|count| number(inside, count)), [6, 1, 1], "{answer}");
+    let truncated = answer["truncated"].as_array().unwrap();
+    let first = (number(&truncated[0], "offset"), truncated[0]["limit"].as_str());
+    assert_eq!((truncated.len(), first), (1, (4 * MIB + 777, Some("size"))), "{answer}");
+    let bytes = number(&answer, "truncated_bytes");
+    assert!(bytes > 0 && bytes == number(&truncated[0], "len"), "{answer}");
+    let table = fs::read_to_string(desk.at("hits/truncated.csv")).unwrap();
+    assert_eq!(table, format!("offset,length,limit\n{},{bytes},size\n", 4 * MIB + 777));
+    assert!(fs::read_to_string(desk.at("hits/report.html")).unwrap().contains("Searched only partly"));
     assert_eq!((number(&answer, "hits"), answer["patterns"].as_array().unwrap().len()), (6, 1), "{answer}");
     let features = fs::read_to_string(desk.at("hits/features/find.txt")).unwrap();
     assert!(features.contains(&format!("\n{docx}-ZIP-2009-GZIP-1007\tGeheimnis\t")), "{features}");

@@ -8,7 +8,9 @@ use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_search::seam::Window;
-use cheetah_search::{Batch, Compressed, Finder, Hit, InnerHit, PatternKind, RunOptions, Search};
+use cheetah_search::{
+    Batch, Compressed, Finder, Hit, InnerHit, PatternKind, RunOptions, Search, SearchLimit, Truncation,
+};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, future};
 use tokio::task::JoinError;
@@ -34,8 +36,9 @@ pub struct Streams {
     /// What each pattern finds.
     compressed: Arc<[Option<Compressed>]>,
     found: Vec<Place>,
-    /// Places that were found when there was no room.
+    /// Places that were found when there was no room, and from where to where they lie.
     left_out: u64,
+    left_out_range: Option<ByteRange>,
 }
 
 /// Where compressed data begin.
@@ -72,12 +75,16 @@ pub struct Counts {
 /// What was found at a place in the source.
 #[derive(Default)]
 pub struct Inside {
+    /// The place.
+    pub offset: u64,
     /// The hits.
     pub hits: Vec<InnerHit>,
     /// What became of the data.
     pub counts: Counts,
     /// The bytes that were read and unpacked for that.
     pub work_bytes: u64,
+    /// What of the source was searched only partly, because a limit was reached.
+    pub truncated: Vec<Truncation>,
 }
 
 /// How far a search of compressed data has come.
@@ -127,12 +134,17 @@ impl Streams {
             },
             _ => None,
         });
-        Self { compressed: compressed.collect(), found: Vec::new(), left_out: 0 }
+        Self { compressed: compressed.collect(), found: Vec::new(), left_out: 0, left_out_range: None }
     }
 
     /// The places that are not searched: there were too many.
     pub const fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Where these lie, if there are any.
+    pub fn truncated(&self) -> Option<Truncation> {
+        self.left_out_range.map(|range| Truncation { range, limit: SearchLimit::Places })
     }
 
     /// The number of places that will be searched.
@@ -146,7 +158,12 @@ impl Streams {
         let (places, hits) = parted(&self.compressed, hits);
         batch.hits = hits;
         let room = PLACES_MAX.saturating_sub(self.found.len());
-        self.left_out += places.len().saturating_sub(room) as u64;
+        let left_out = places.get(room.min(places.len())..).unwrap_or_default();
+        self.left_out += left_out.len() as u64;
+        if let Some(range) = range_of(left_out) {
+            let begin = self.left_out_range.map_or(range.offset, |earlier| earlier.offset);
+            self.left_out_range = Some(ByteRange::between(begin, range.end()));
+        }
         self.found.extend(places.into_iter().take(room));
     }
 
@@ -165,7 +182,7 @@ impl Streams {
             // A task of its own, so that processors unpack side by side.
             async move { tokio::spawn(inside).await.map_err(ended)? }
         };
-        let places = self.found.len() as u64;
+        let (places, last) = (self.found.len() as u64, self.found.last().copied());
         let left = (work_bytes_max(device_bytes).saturating_sub(searched.work_bytes), searched.places);
         let skipped = usize::try_from(searched.places).unwrap_or(usize::MAX);
         let within_limits = move |(left_bytes, done): &mut (u64, u64), inside: Result<Inside>| {
@@ -174,8 +191,12 @@ impl Streams {
                 inside.map(|mut inside| {
                     *done += 1;
                     *left_bytes = left_bytes.saturating_sub(inside.work_bytes);
-                    if *left_bytes == 0 {
-                        inside.counts.given_up += places.saturating_sub(*done);
+                    if *left_bytes == 0 && places > *done {
+                        inside.counts.given_up += places - *done;
+                        let begin = inside.offset.saturating_add(1);
+                        let rest = last.map(|last| ByteRange::between(begin, last.end()));
+                        let limit = SearchLimit::Work;
+                        inside.truncated.extend(rest.map(|range| Truncation { range, limit }));
                     }
                     inside
                 })
@@ -206,6 +227,46 @@ struct Next {
     depth: usize,
 }
 
+impl Place {
+    /// Where what tells the data ends.
+    const fn end(&self) -> u64 {
+        self.offset.saturating_add(self.before).saturating_add(1)
+    }
+}
+
+/// The range from the first of these places to the last.
+fn range_of(places: &[Place]) -> Option<ByteRange> {
+    let (first, last) = (places.first()?, places.last()?);
+    Some(ByteRange::between(first.offset, last.end()))
+}
+
+/// What became of the data at a place of the source, of which some may have been left out.
+#[derive(Default)]
+struct Truncating {
+    /// The bytes that were read of the data in the source.
+    read_bytes: Option<u64>,
+    /// The limit that was reached first.
+    limit: Option<SearchLimit>,
+}
+
+impl Truncating {
+    /// Data were read: those that lie in the source come first.
+    fn read(&mut self, bytes: u64) {
+        self.read_bytes = self.read_bytes.or(Some(bytes));
+    }
+
+    fn reached_if(&mut self, is_reached: bool, limit: SearchLimit) {
+        self.limit = self.limit.or(is_reached.then_some(limit));
+    }
+
+    /// What was searched only partly, in a source of this size.
+    fn of(self, place: Place, source_bytes: u64) -> Option<Truncation> {
+        let read = place.offset.saturating_add(place.before).saturating_add(self.read_bytes.unwrap_or_default());
+        let range = ByteRange::between(place.offset, read.max(place.end()).min(source_bytes));
+        self.limit.map(|limit| Truncation { range, limit })
+    }
+}
+
 /// Searches what lies at a place of the source.
 async fn inside(
     device: DynDevice,
@@ -213,13 +274,15 @@ async fn inside(
     search: Arc<Search>,
     compressed: Arc<[Option<Compressed>]>,
 ) -> Result<Inside> {
-    let mut found = Inside::default();
+    let mut found = Inside { offset: place.offset, ..Inside::default() };
+    let (source_place, source_bytes, mut truncating) = (place, device.geometry().size, Truncating::default());
     let (mut left_bytes, mut left_room) = (PLACE_BYTES_MAX, HITS_BYTES_MAX);
     let mut next = vec![Next { device, place, offset: place.offset, way: kind_name(place.kind), depth: 1 }];
     while let Some(Next { device, place, offset, way, depth }) = next.pop() {
         let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(STREAM_BYTES_MAX);
         if bytes_max == 0 {
             found.counts.cut += 1;
+            truncating.reached_if(true, SearchLimit::Size);
             continue;
         }
         let unpacked = unpack(&device, place.offset + place.before, packing(place.kind), bytes_max).await;
@@ -228,6 +291,8 @@ async fn inside(
         left_bytes -= len;
         found.work_bytes = found.work_bytes.saturating_add(unpacked.read_bytes).saturating_add(len);
         found.counts.note(end, len);
+        truncating.read(unpacked.read_bytes);
+        truncating.reached_if(end == End::Cut, SearchLimit::Size);
         if end == End::Nothing {
             continue;
         }
@@ -239,6 +304,7 @@ async fn inside(
         let left_out = places.len().saturating_sub(PLACES_WITHIN_MAX.saturating_sub(next.len()));
         places.truncate(places.len() - left_out);
         found.counts.cut += left_out as u64 + u64::from(is_cut && end != End::Cut);
+        truncating.reached_if(left_out > 0 || is_cut, SearchLimit::Hits);
         found.counts.hits += hits.len() as u64;
         let of_hit = |hit: Hit| InnerHit { offset, inside: format!("{way}-{}", hit.offset), hit };
         found.hits.extend(hits.into_iter().map(of_hit));
@@ -247,6 +313,7 @@ async fn inside(
         }
         if depth == DEPTH_MAX {
             found.counts.cut += 1;
+            truncating.reached_if(true, SearchLimit::Depth);
         } else {
             let device: DynDevice = Arc::new(Memory::new(bytes.into()));
             let within = |place: Place| {
@@ -257,6 +324,7 @@ async fn inside(
             next.extend(places.into_iter().rev().map(within));
         }
     }
+    found.truncated.extend(truncating.of(source_place, source_bytes));
     Ok(found)
 }
 
@@ -372,5 +440,37 @@ mod tests {
         let own = ByteRange::new(0, bytes.len() as u64);
         assert!(search.scan(&Window { offset: 0, bytes: bytes.clone(), own }).is_err());
         assert_eq!(scanned(&search, &[], &bytes, usize::MAX).unwrap().hits.len(), (1 << 20) + 10);
+    }
+
+    #[tokio::test]
+    async fn what_was_searched_only_partly_is_named_by_its_place_and_the_first_limit() {
+        let packed = |bytes: &[u8]| {
+            // A gzip file with one stored block; a checksum of zeros is wrong, which is damage and no limit.
+            let len = u16::try_from(bytes.len()).unwrap();
+            let head = [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01"[..], &len.to_le_bytes(), &(!len).to_le_bytes()].concat();
+            [&head[..], bytes, &[0; 8]].concat()
+        };
+        let order = Order {
+            words: vec!["secret".into()],
+            finders: vec![Finder::Compressed(Compressed::Gzip)],
+            encodings: vec!["utf-8".parse().unwrap()],
+            ..Order::default()
+        };
+        let search = Arc::new(Search::new(&order).unwrap());
+        let truncated = async |depth: usize| {
+            let content = (0..depth).fold(b"a secret".to_vec(), |bytes, _| packed(&bytes));
+            let bytes = [&[b'.'; 4096][..], &content, &[b'.'; 4096]].concat();
+            let device: DynDevice = Arc::new(Memory::new(bytes.clone()));
+            let mut streams = Streams::new(&search);
+            let hits = search.scan_alone(0, &bytes, usize::MAX).unwrap();
+            let range = ByteRange::new(0, bytes.len() as u64);
+            let state = cheetah_device::coverage::State::Read;
+            streams.take(&mut Batch { range, state, why: None, hits, node: None });
+            let found: Vec<_> = streams.search(&device, &search, (1, Searched::default())).collect().await;
+            found.into_iter().flat_map(|inside| inside.unwrap().truncated).collect::<Vec<_>>()
+        };
+        assert_eq!(truncated(DEPTH_MAX - 1).await, []);
+        let deep = truncated(DEPTH_MAX + 1).await;
+        assert!(deep.iter().any(|found| found.limit == SearchLimit::Depth && found.range.offset == 4096), "{deep:?}");
     }
 }

@@ -8,6 +8,7 @@ pub mod journal;
 pub mod known;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
@@ -17,7 +18,7 @@ use cheetah_drive::search::{NearOptions, search_at_nodes};
 use cheetah_error::Result;
 use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::spec;
-use cheetah_search::{Batch, Order, RunOptions, Search, run};
+use cheetah_search::{Batch, Order, RunOptions, Search, SearchLimit, Truncation, run};
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
@@ -68,6 +69,13 @@ impl OpenedSource {
         let SearchOptions { workers, within, .. } = options;
         let options = RunOptions { absent: never_read(text)?, within, ..RunOptions::new(workers) };
         Ok(Searching { batches: run(search, &device, &options), near: None })
+    }
+
+    /// What cannot be searched because the source does not have it, although its partition tables or file systems say that it has. The look
+    /// may take `patience`.
+    pub fn truncated_end(&self, patience: Duration) -> impl Future<Output = Option<Truncation>> + Send + use<> {
+        let looking = self.claimed_behind(patience);
+        async move { looking.await.map(|range| Truncation { range, limit: SearchLimit::End }) }
     }
 }
 

@@ -35,8 +35,11 @@ use crate::set::newest::{is_newest, refresh};
 
 /// The largest unit, and the most that is read at once, in bytes.
 const UNIT_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a part of the drive for each node.
+/// Bytes of a part of the drive for each node: as many times this as its order has steps of this size, but no more than that, so that
+/// orders are a small part of what is sent, and few results are in memory at once.
 const PART_BYTES_OF_NODE: u64 = 32 << 20;
+const ORDER_STEP_BYTES: usize = 256 << 10;
+const ORDER_STEPS_MAX: usize = 8;
 /// The least number of edges that fit in a unit: of a smaller one, most would be sent.
 const EDGES_MIN: u64 = 4;
 /// Reads in flight.
@@ -144,6 +147,13 @@ fn request(order: &Order) -> SearchOrder {
     }
 }
 
+/// The bytes of a part of the drive for each node, which is sent the order for each part.
+fn part_bytes_of_node(order: &SearchOrder) -> u64 {
+    let texts = order.words.iter().chain(&order.expressions).map(|text| text.len() + 3);
+    let steps = (texts.sum::<usize>() + order.blocks.len()).div_ceil(ORDER_STEP_BYTES);
+    PART_BYTES_OF_NODE * steps.clamp(1, ORDER_STEPS_MAX) as u64
+}
+
 /// The nodes of a drive by their names. One that searches has the instance that the drive file names.
 fn named(file: &DriveFile) -> HashMap<Arc<str>, Arc<SearchNode>> {
     let node = |node: &SetNode| {
@@ -180,7 +190,7 @@ enum Todo {
 impl Near {
     /// The parts of these ranges of the drive, in order: searched, or read.
     fn parts(self: Arc<Self>, ranges: Vec<ByteRange>) -> impl Stream<Item = SourcePart> + Send + 'static {
-        let part_bytes = self.nodes.part_bytes(PART_BYTES_OF_NODE);
+        let part_bytes = self.nodes.part_bytes(part_bytes_of_node(&self.patterns.order));
         let windows = ranges.into_iter().flat_map(move |range| range.split_at_multiples(part_bytes));
         let (near, at_once) = (self.clone(), self.nodes.parts());
         let searched = stream::iter(windows).map(move |window| in_task(near.clone(), window).boxed()).buffered(at_once);
@@ -324,6 +334,15 @@ mod tests {
         }
         let left = noted([JobLine::Unopened { unit: 0 }], &[ByteRange::new(UNIT, UNIT)], &patterns).unwrap();
         assert_eq!(left[0].as_ref().unwrap_err().as_ref(), "the key that node a was lent does not open it");
+    }
+
+    #[test]
+    fn a_node_gets_larger_parts_for_a_longer_order() {
+        let bytes = |words| {
+            let words = vec!["a word of 17 bytes".to_owned(); words];
+            part_bytes_of_node(&SearchOrder { words, ..SearchOrder::default() })
+        };
+        assert_eq!([0, 1, 100_000].map(bytes), [1, 1, 8].map(|steps| steps * PART_BYTES_OF_NODE));
     }
 
     fn patterns() -> Patterns {

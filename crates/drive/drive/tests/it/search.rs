@@ -165,6 +165,38 @@ async fn units_with_too_many_hits_and_patterns_with_long_hits_are_searched_here(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_words_in_four_encodings_are_searched_at_the_nodes() {
+    let word = |number: usize| format!("Täter{number:07}");
+    let order = Order {
+        words: (0..100_000).map(word).collect(),
+        encodings: ["utf-8", "utf-16le", "utf-16be", "windows-1252"].map(|name| name.parse().unwrap()).to_vec(),
+        ..Order::default()
+    };
+    let mut bytes = noise(MIB);
+    let mut placed = Vec::new();
+    for (place, number) in (1..64).map(|unit| (unit * 16 * KIB - unit % 20, 1587 * unit as usize)) {
+        for (nth, encoding) in order.encodings.iter().enumerate() {
+            let form: Vec<u8> = word(number).chars().flat_map(|c| encoding.encode(c).unwrap()).collect();
+            let at = place + 100 * nth as u64;
+            // A zero beside UTF-16 would make it one of the other order, too.
+            put(&mut bytes, at, 1, &[&b"."[..], &form, b"."].concat());
+            placed.push((at, number, *encoding));
+        }
+    }
+    let lab = Lab::lending(&[12 * MIB; 2]);
+    let file = lab.loaded(STRIPE, &bytes).await;
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let search = Arc::new(Search::new(&order).unwrap());
+    let begun = search_at_nodes(&file, &drive.device(), (&order, &search), &session(), NEAR).await.unwrap();
+    let hits = collected(begun.batches, file.size).await;
+    assert!(begun.done.lock().here_bytes.is_empty(), "{:?}", begun.done);
+    assert_eq!(hits, collected(run(&search, &device(&bytes), &RunOptions::new(2)), MIB).await);
+    let of_hits: Vec<_> = hits.iter().map(|hit| (hit.offset, hit.pattern, hit.encoding)).collect();
+    assert_eq!(of_hits, placed);
+    drive.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hardly_a_byte_is_read_where_all_nodes_lend_their_processor() {
     for (layout, nodes) in [(STRIPE, 3), (Layout::Linear, 1), (Layout::Mirror { unit: UNIT, copies: 2 }, 3)] {
         let lab = Lab::lending(&vec![12 * MIB; nodes]);

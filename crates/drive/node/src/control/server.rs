@@ -9,11 +9,12 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use axum::{Extension, Json, Router};
 use cheetah_device::Error;
 use cheetah_probe::far::{self, Caller};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
 
@@ -35,6 +36,8 @@ use cheetah_tls::{Role, Roles, ServerTls};
 
 /// Limits for callers. A deletion of all of a node's memory fits, and so does a connection of each process that uses a drive.
 const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(600) };
+/// The requests with jobs that are read at once, so that their bodies and words take limited memory: the others wait.
+const JOB_BODIES_MAX: usize = 4;
 /// The longest time for which an export may wait to be confirmed, in seconds.
 const CONFIRM_S_MAX: u64 = 300;
 /// The pause between looks at an export that is not confirmed.
@@ -51,7 +54,16 @@ fn router(node: Arc<Shared>) -> Router {
     let far = node.far.clone().map(far::router).unwrap_or_default();
     let revoked = revoked::router(node.credential.clone());
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
-    let start_job = post(jobs::start).layer(DefaultBodyLimit::max(JOB_BODY_BYTES_MAX));
+    let start_job: MethodRouter<Arc<Shared>> = post(jobs::start).layer(DefaultBodyLimit::max(JOB_BODY_BYTES_MAX));
+    let bodies = Arc::new(Semaphore::new(JOB_BODIES_MAX));
+    let start_job = start_job.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let bodies = Arc::clone(&bodies);
+        async move {
+            // It is never closed.
+            let _turn = bodies.acquire().await;
+            next.run(request).await
+        }
+    }));
     Router::new()
         .route(routes::JOBS, start_job)
         .route(routes::JOB, delete(jobs::cancel))

@@ -11,7 +11,7 @@ mod digest;
 mod lent;
 mod output;
 mod pace;
-mod patterns;
+pub(crate) mod patterns;
 mod search;
 mod seats;
 mod units;

@@ -1,7 +1,8 @@
 //! The patterns of searches, compiled: once for all jobs with the same order, by the thread that needs them first.
 //!
 //! Compiled patterns take much memory, so that a node has those of few orders at once, and only as long as there is
-//! [memory](crate::search_memory) for them. Each thread that searches takes more: as many search for an order at once as there is memory for.
+//! [memory](crate::search_memory) for them: of words, the engine counts what it will take before it takes it. Each thread that searches
+//! takes more: as many search for an order at once as there is memory for.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -10,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::SearchOrder;
 use cheetah_error::{Error, Result};
 use cheetah_search::{
-    BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder, WORD_MEMORY, WORDS_MAX,
+    BLOCK_MEMORY, BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder, WORDS_MAX,
 };
 use parking_lot::Mutex;
 use zeroize::Zeroize as _;
@@ -21,8 +22,9 @@ use super::units::Stopped;
 use crate::search_memory::{Granted, NoMemory, SearchMemory};
 use crate::spare::SEARCH_BYTES_MAX;
 
-/// What the patterns of an order may take. The words of this length take about 100 MB, and so may the expressions in each thread.
-const LIMITS: Limits = Limits { pattern_bytes_max: 1 << 20, expression_bytes_max: 128 << 20 };
+/// What the patterns of an order may take: 100,000 words of 12 letters in four encodings, and as many expressions in each thread.
+const LIMITS: Limits =
+    Limits { word_memory_bytes_max: 256 << 20, block_bytes_max: 1 << 20, expression_bytes_max: 128 << 20 };
 /// The orders of a node at once.
 const ORDERS_MAX: usize = 4;
 /// The expressions of an order: each is a search of its own.
@@ -35,15 +37,15 @@ const SEARCH_BYTES_LEAST: u64 = 1 << 20;
 
 const _: () = {
     // A machine that keeps memory for a search has enough for any search, in one thread.
-    let words = (LIMITS.pattern_bytes_max * WORD_MEMORY) as u64;
-    assert!(words + LIMITS.expression_bytes_max as u64 <= SEARCH_BYTES_MAX);
+    let words = LIMITS.word_memory_bytes_max + LIMITS.block_bytes_max * BLOCK_MEMORY;
+    assert!((words + LIMITS.expression_bytes_max) as u64 <= SEARCH_BYTES_MAX);
 };
 
 /// The version of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Refuses, with the reason, an order that is beyond the limits before it is compiled, or of another version.
-pub(super) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str> {
+pub(crate) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str> {
     match () {
         () if order.version != VERSION => Err("this node has another version, and could find other hits"),
         () if order.words.len() > WORDS_MAX => Err("a search has at most 100,000 words"),
@@ -143,7 +145,7 @@ impl Share {
 
     /// The most that the order takes.
     fn bytes_max(&self) -> u64 {
-        let words = (LIMITS.pattern_bytes_max as u64).saturating_mul(WORD_MEMORY as u64);
+        let words = (LIMITS.word_memory_bytes_max + LIMITS.block_bytes_max * BLOCK_MEMORY) as u64;
         let expressions = (LIMITS.expression_bytes_max as u64).saturating_mul(self.threads as u64);
         let of = |has: bool, bytes: u64| if has { bytes } else { 0 };
         of(self.has_words, words).saturating_add(of(self.has_expressions, expressions))
@@ -154,7 +156,8 @@ impl Share {
         let both = self.has_words && self.has_expressions;
         let share = usize::try_from(if both { bytes / 2 } else { bytes }).unwrap_or(usize::MAX);
         Limits {
-            pattern_bytes_max: LIMITS.pattern_bytes_max.min(share / WORD_MEMORY),
+            word_memory_bytes_max: LIMITS.word_memory_bytes_max.min(share),
+            block_bytes_max: LIMITS.block_bytes_max.min(share / BLOCK_MEMORY),
             expression_bytes_max: LIMITS.expression_bytes_max.min(share),
         }
     }
@@ -162,7 +165,9 @@ impl Share {
 
 /// Whether these limits are less than those of any node.
 fn is_less(limits: Limits) -> bool {
-    limits.pattern_bytes_max < LIMITS.pattern_bytes_max || limits.expression_bytes_max < LIMITS.expression_bytes_max
+    limits.word_memory_bytes_max < LIMITS.word_memory_bytes_max
+        || limits.block_bytes_max < LIMITS.block_bytes_max
+        || limits.expression_bytes_max < LIMITS.expression_bytes_max
 }
 
 impl Drop for Patterns {
@@ -170,10 +175,16 @@ impl Drop for Patterns {
         self.order.words.zeroize();
         self.order.expressions.zeroize();
         self.order.blocks.zeroize();
+        if let Some(Ok(search)) = self.search.take() {
+            let bytes = search.word_memory_bytes();
+            drop(search);
+            self.memory.give_back(bytes);
+        }
     }
 }
 
-fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
+/// The patterns of an order, compiled within limits.
+pub(crate) fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     let encoding = |name: &String| name.parse().map_err(|error: UnknownEncoding| Error::misuse(error.to_string()));
     let finder = |name: &String| name.parse().map_err(|error: UnknownFinder| Error::misuse(error.to_string()));
     let mut order = Order {
@@ -279,16 +290,6 @@ pub(super) mod tests {
             expressions: texts.iter().map(|text| (*text).into()).collect(),
             ..words(&[])
         };
-        let many =
-            |count| SearchOrder { words: (0..count).map(|number| format!("{number:011}")).collect(), ..words(&[]) };
-        assert_eq!((is_taken(many(90_000)), is_taken(many(WORDS_MAX))), (true, false));
-        // The letters have two cases of three bytes each, so that a few of these words have as many forms.
-        let greek = |count| SearchOrder {
-            words: (0..count).map(|number| format!("ἀἁἂἃἄἅἆἇ{number}")).collect(),
-            ignore_case: true,
-            ..words(&[])
-        };
-        assert_eq!((is_taken(greek(1000)), is_taken(greek(9000))), (true, false));
         let large: Vec<String> = (0..40).map(|number| format!("{number}(?u:\\w{{20}})")).collect();
         let large: Vec<&str> = large.iter().map(String::as_str).collect();
         assert_eq!((is_taken(expressions(&large[..10])), is_taken(expressions(&large))), (true, false));
@@ -303,6 +304,52 @@ pub(super) mod tests {
         assert_eq!([1, 40_000, 50_000].map(|count| is_taken(blocks(count))), [true, true, false]);
         assert!(!is_taken(SearchOrder { blocks: "QUJD".into(), ..words(&[]) }));
         assert!(is_taken(SearchOrder { context_bytes: usize::MAX, ..words(&["x"]) }));
+    }
+
+    const ALL_ENCODINGS: [&str; 4] = ["utf-8", "utf-16le", "utf-16be", "windows-1252"];
+
+    /// An order for words of this length in all encodings.
+    fn many(count: usize, len: usize) -> SearchOrder {
+        SearchOrder {
+            words: (0..count).map(|number| format!("{number:0len$}")).collect(),
+            encodings: ALL_ENCODINGS.map(str::to_owned).to_vec(),
+            ..words(&[])
+        }
+    }
+
+    #[test]
+    fn the_most_words_in_all_encodings_are_taken() {
+        let order = patterns(many(WORDS_MAX, 12));
+        assert_eq!(order.search().map(|compiled| compiled.search.patterns().len()), Ok(WORDS_MAX));
+    }
+
+    #[test]
+    fn words_that_take_too_much_memory_are_refused() {
+        let is_taken = |order| threads(order, 32).is_ok();
+        assert_eq!([many(1000, 12), many(20_000, 12)].map(is_taken), [true, false]);
+        // Long ones.
+        assert_eq!([many(10, 1000), many(2000, 1000)].map(is_taken), [true, false]);
+        // The letters have two cases of three bytes each, so that a few of these words have as many forms.
+        let greek = |count| SearchOrder {
+            words: (0..count).map(|number| format!("{number}ἀἁἂἃἄἅἆἇ")).collect(),
+            ignore_case: true,
+            ..words(&[])
+        };
+        assert_eq!([greek(100), greek(20_000)].map(is_taken), [true, false]);
+        // Each ends with all shorter ones: the matches of an automaton are the square of them.
+        let alike = |count| SearchOrder { words: (1..=count).map(|len| "a".repeat(len)).collect(), ..words(&[]) };
+        assert_eq!([alike(30), alike(1000)].map(is_taken), [true, false]);
+    }
+
+    #[test]
+    fn the_words_of_all_orders_share_the_memory_and_give_it_back() {
+        let all = AllPatterns::within(search_memory::of(10 * MIB), 1);
+        let first = all.of(many(3000, 12)).unwrap();
+        first.search().map(|_| ()).unwrap();
+        let second = all.of(many(3001, 12)).unwrap();
+        assert!(matches!(second.search().map(|_| ()), Err(NoPatterns::NoMemory(_))));
+        drop((first, second));
+        all.of(many(3001, 12)).unwrap().search().map(|_| ()).unwrap();
     }
 
     #[test]

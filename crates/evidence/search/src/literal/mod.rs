@@ -2,7 +2,7 @@
 //!
 //! If case is ignored, the scanner ignores that of ASCII letters, and letters beyond ASCII are expanded to the bytes of
 //! both cases. As every such letter doubles the number of patterns, only the beginning of a word with many of them is a
-//! pattern, and the rest is compared where the beginning is found.
+//! pattern, and the rest is compared where the beginning is found. Words with the same beginning share its patterns.
 
 mod patterns;
 mod sampled;
@@ -10,26 +10,37 @@ mod scanner;
 
 use cheetah_error::{Error, Result};
 
-use self::patterns::Patterns;
+use self::patterns::{Origins, Patterns};
 use self::scanner::Scanner;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX, number};
-use crate::memory::{TooMuch, WORD_MEMORY};
+use crate::memory::{GROWING, Memory};
 use crate::order::Order;
 
 /// The maximum number of patterns that one form of a word is expanded to.
 const VARIANTS_MAX: usize = 16;
 
+/// The texts of a word: in the request and its body, in the order and its two copies, and as the name of its pattern.
+const WORD_TEXTS: usize = 6;
+/// What each of these takes beside its characters: its place, and the least that is allocated for it.
+const TEXT_BYTES: usize = 64;
+/// What a word takes beside: its pattern, and its place in the set that finds words that come twice.
+const WORD_BYTES: usize = 160;
+/// What an encoding of a word takes: its name, in a growing list of at least four.
+const ENCODING_BYTES: usize = 64;
+/// What a character of a word takes in each encoding while its forms are made: lists of its cases, and their bytes.
+const CHARACTER_BYTES: usize = 256;
+
 /// The words of an order, compiled.
 pub struct Literals {
     scanner: Scanner,
     forms: Vec<Form>,
-    /// The form of each pattern.
-    form_of: Vec<u32>,
+    /// The forms of each pattern.
+    forms_of: Origins,
     /// The length of the longest form.
     pub bytes_max: usize,
-    /// The bytes of all patterns together.
-    pattern_bytes: usize,
+    /// The most memory that they took while they were compiled, in bytes.
+    pub memory_bytes: usize,
 }
 
 /// A word in an encoding.
@@ -48,17 +59,19 @@ impl Literals {
     ///
     /// # Errors
     ///
-    /// `Kind::Misuse` if a word is too long, or all words together are: their forms have more than `pattern_bytes_max`.
+    /// `Kind::Misuse` if a word is too long, or if all words together may take more than `memory_bytes_max` while they are compiled.
     pub fn new(
         order: &Order,
-        pattern_bytes_max: usize,
+        memory_bytes_max: usize,
         mut searched: impl FnMut(usize, TextEncoding),
     ) -> Result<Option<Self>> {
         if order.words.is_empty() {
             return Ok(None);
         }
-        let (mut forms, mut patterns, mut form_of, mut bytes_max) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        let mut pattern_bytes = 0usize;
+        let mut memory = Memory::of(memory_bytes_max);
+        take_words(order, &mut memory)?;
+        let (mut forms, mut patterns, mut form_of) = (Vec::new(), Patterns::new(order.ignore_case), Vec::new());
+        let mut bytes_max = 0usize;
         for (word, text) in order.words.iter().enumerate() {
             let mut earlier: Vec<Vec<Place>> = Vec::new();
             for encoding in &order.encodings {
@@ -67,49 +80,63 @@ impl Literals {
                 if earlier.contains(&places) {
                     continue;
                 }
-                let len = places.iter().filter_map(|place| place.iter().map(Vec::len).max()).sum();
+                let len: usize = places.iter().filter_map(|place| place.iter().map(Vec::len).max()).sum();
                 bytes_max = bytes_max.max(len);
                 let (variants, is_whole) = variants(&places, order.ignore_case);
-                pattern_bytes += variants.iter().map(Vec::len).sum::<usize>();
-                if pattern_bytes > pattern_bytes_max {
-                    let error = Error::misuse("the words are too much for one search: divide them");
-                    return Err(error.because(TooMuch));
+                memory.take(GROWING * size_of::<Form>() + if is_whole { 0 } else { text.len() + TEXT_BYTES })?;
+                for variant in &variants {
+                    memory.take(Patterns::memory_bytes(variant.len()))?;
+                    patterns.push(variant);
+                    form_of.push(number(forms.len()));
                 }
-                form_of.resize(form_of.len() + variants.len(), number(forms.len()));
-                patterns.extend(variants);
                 let compared = (!is_whole).then(|| text.as_str().into());
                 forms.push(Form { word: number(word), encoding: *encoding, compared });
                 earlier.push(places);
             }
-            if bytes_max > MATCH_BYTES_MAX {
-                let start: String = text.chars().take(40).collect();
-                return Err(Error::misuse(format!(
-                    "the word that begins with '{start}' has more than {MATCH_BYTES_MAX} bytes: shorten it"
-                )));
-            }
+            check_length(text, bytes_max)?;
         }
-        let scanner = Scanner::new(Patterns::new(patterns, order.ignore_case))
-            .map_err(|error| Error::misuse(format!("the words are too much for one search: divide them ({error})")))?;
-        Ok(Some(Self { scanner, forms, form_of, bytes_max, pattern_bytes }))
-    }
-
-    /// The most memory that it takes.
-    pub fn memory_bytes(&self) -> usize {
-        self.pattern_bytes.saturating_mul(WORD_MEMORY)
+        let (distinct, forms_of) = patterns.distinct(&form_of);
+        drop((patterns, form_of));
+        let scanner = Scanner::new(distinct, &mut memory)?;
+        Ok(Some(Self { scanner, forms, forms_of, bytes_max, memory_bytes: memory.taken_bytes() }))
     }
 
     /// Finds the words in `bytes`, and calls `found` for each.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
         self.scanner.scan(bytes, |pattern, start, len| {
-            let form = self.form_of.get(pattern as usize).and_then(|form| self.forms.get(*form as usize));
-            let Some(form) = form else { return Ok(()) };
-            let len = match &form.compared {
-                None => Some(len),
-                Some(text) => bytes.get(start..).and_then(|rest| len_at_start(rest, text, form.encoding)),
-            };
-            len.map_or(Ok(()), |len| found(Found { start, len, pattern: form.word, encoding: form.encoding }))
+            for form in self.forms_of.of(pattern).iter().filter_map(|form| self.forms.get(*form as usize)) {
+                let len = match &form.compared {
+                    None => Some(len),
+                    Some(text) => bytes.get(start..).and_then(|rest| len_at_start(rest, text, form.encoding)),
+                };
+                if let Some(len) = len {
+                    found(Found { start, len, pattern: form.word, encoding: form.encoding })?;
+                }
+            }
+            Ok(())
         })
     }
+}
+
+/// Counts what the words take in the order, in its copies, and while the forms of the longest one are made.
+fn take_words(order: &Order, memory: &mut Memory) -> Result<()> {
+    let (mut all, mut longest) = (0usize, 0usize);
+    for text in &order.words {
+        all = all.saturating_add(WORD_TEXTS * (text.len() + TEXT_BYTES) + WORD_BYTES);
+        all = all.saturating_add(order.encodings.len() * ENCODING_BYTES);
+        longest = longest.max(text.len());
+    }
+    memory.take(all)?;
+    memory.take(longest.saturating_mul(order.encodings.len()).saturating_mul(CHARACTER_BYTES))
+}
+
+/// Refuses a word whose longest form has so many bytes that it is too long.
+fn check_length(text: &str, bytes: usize) -> Result<()> {
+    if bytes <= MATCH_BYTES_MAX {
+        return Ok(());
+    }
+    let start: String = text.chars().take(40).collect();
+    Err(Error::misuse(format!("the word that begins with '{start}' has more than {MATCH_BYTES_MAX} bytes: shorten it")))
 }
 
 /// The places of a word in an encoding; `None` if one of its characters has no bytes there.
@@ -159,6 +186,10 @@ fn variants(places: &[Place], ignore_case: bool) -> (Vec<Vec<u8>>, bool) {
         }
         if variants.len() * folded.len() > VARIANTS_MAX {
             return (variants, false);
+        }
+        if let [only] = &folded[..] {
+            variants.iter_mut().for_each(|variant| variant.extend_from_slice(only));
+            continue;
         }
         variants = folded
             .iter()
@@ -233,6 +264,7 @@ mod tests {
             ..Order::default()
         };
         let literals = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap();
+        assert!(literals.memory_bytes > 0);
         let mut starts = Vec::new();
         let note = |found: Found| {
             starts.push(found.start);
@@ -240,5 +272,37 @@ mod tests {
         };
         literals.scan(b"\x83\x61\x83\x41", note).unwrap();
         assert_eq!(starts, [2]);
+    }
+
+    fn order_of(words: Vec<String>, encodings: &[&str], ignore_case: bool) -> Order {
+        let encodings = encodings.iter().map(|name| name.parse().unwrap()).collect();
+        Order { words, encodings, ignore_case, ..Order::default() }
+    }
+
+    #[test]
+    fn words_that_share_the_patterns_of_their_beginning_are_each_found() {
+        let words = ["парольная", "паролище", "пароль"].map(str::to_owned).to_vec();
+        let order = order_of(words, &["utf-8", "utf-16le"], true);
+        let literals = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap();
+        let mut found = Vec::new();
+        let note = |match_: Found| {
+            found.push((match_.start, match_.pattern, match_.len));
+            Ok(())
+        };
+        literals.scan("ПАРОЛИЩЕ ПарольНая".as_bytes(), note).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, [(0, 1, 16), (17, 0, 18), (17, 2, 12)]);
+    }
+
+    #[test]
+    fn words_that_take_more_memory_than_there_is_are_refused_before_it_is_taken() {
+        let order = order_of((0..1000).map(|word| format!("word{word}")).collect(), &["utf-8", "utf-16le"], false);
+        let needed = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap().memory_bytes;
+        assert!(Literals::new(&order, needed, |_, _| {}).unwrap().is_some());
+        assert!(Literals::new(&order, needed - 1, |_, _| {}).is_err());
+        let mut told = 0;
+        let refused = Literals::new(&order, 1000 * WORD_BYTES, |_, _| told += 1);
+        assert!(refused.is_err());
+        assert_eq!(told, 0);
     }
 }

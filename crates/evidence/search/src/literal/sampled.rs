@@ -15,13 +15,13 @@
 //! such a window are compared.
 //!
 //! Unlike an automaton, this has no state that each byte has to wait for, and its tables fit into a processor's cache also for ten
-//! thousand patterns. It is slow where many patterns have the same window: [`Sampled::new`] refuses these.
+//! thousand patterns. It is slow where many patterns have the same window: [`Sampled::new`] leaves these out.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use cheetah_error::Result;
 
+use crate::memory::GROWING;
 use super::patterns::Patterns;
 use crate::found::number;
 
@@ -34,10 +34,12 @@ const TABLE_BITS: RangeInclusive<u32> = 14..=20;
 const PLACES_OF_BLOCK: usize = 8;
 /// The size of the table of windows, as a power of two.
 const BUCKET_BITS: RangeInclusive<u32> = 4..=20;
-/// The places in a pattern that are considered for its window.
+/// The places in a pattern that are considered for its window: as many at its beginning as at its end.
 const WINDOW_PLACES_MAX: usize = 64;
 /// Samples that are looked up before any of them is decided about.
 const TOGETHER: usize = 8;
+/// The size of the tables that count windows, as a power of two.
+const COUNT_BITS: RangeInclusive<u32> = 8..=22;
 /// The golden ratio: products with it have well-mixed high bits (Knuth, section 6.4).
 const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -108,13 +110,32 @@ impl Shape {
 }
 
 impl Sampled {
-    /// Prepares to find the chosen patterns, with blocks of up to `block_bytes`; `None` if there are none, or if more than `alike_max`
-    /// of them have to share a window.
-    pub fn new(patterns: &Patterns, chosen: &[u32], block_bytes: usize, alike_max: u32) -> Option<Self> {
-        let pattern_bytes_min =
-            chosen.iter().map(|pattern| patterns.bytes(*pattern).len()).min().filter(|len| *len > 0)?;
+    /// What [`Sampled::new`] takes at most for this many patterns, in bytes.
+    pub fn memory_bytes(patterns: usize) -> usize {
+        let twice = patterns.saturating_mul(2);
+        let blocks = 1usize << bits(patterns.saturating_mul(STRIDE_MAX * PLACES_OF_BLOCK), TABLE_BITS);
+        let tables = blocks + ((1usize << bits(twice, BUCKET_BITS)) + 1) * size_of::<u32>();
+        let counts = (1usize << bits(twice, COUNT_BITS)) * 2 * size_of::<u32>();
+        // The list of windows may be copied when it has its length.
+        let windows = patterns.saturating_mul(2 * size_of::<Window>());
+        let left_out = patterns.saturating_mul(GROWING * size_of::<u32>());
+        windows.saturating_add(left_out).saturating_add(tables + counts)
+    }
+
+    /// Prepares to find the chosen patterns, with blocks of up to `block_bytes`; `None` if there are none. Returns those that are left
+    /// out, because more than `alike_max` would have to share a window.
+    pub fn new(patterns: &Patterns, chosen: &[u32], block_bytes: usize, alike_max: u32) -> (Option<Self>, Vec<u32>) {
+        let pattern_bytes_min = chosen.iter().map(|pattern| patterns.bytes(*pattern).len()).min().unwrap_or_default();
+        if pattern_bytes_min == 0 {
+            return (None, chosen.to_vec());
+        }
         let shape = Shape::new(pattern_bytes_min, block_bytes, patterns.ignores_case());
-        let mut windows = windows(shape, patterns, chosen, alike_max)?;
+        let (windows, left_out) = windows(shape, patterns, chosen, alike_max);
+        ((!windows.is_empty()).then(|| Self::of(shape, patterns, windows)), left_out)
+    }
+
+    /// The tables of these windows.
+    fn of(shape: Shape, patterns: &Patterns, mut windows: Vec<Window>) -> Self {
         let table_bits = bits(windows.len() * shape.stride * PLACES_OF_BLOCK, TABLE_BITS);
         let offsets_mask = (1 << table_bits) - 1;
         let mut offsets = vec![0u8; 1 << table_bits].into_boxed_slice();
@@ -128,10 +149,10 @@ impl Sampled {
         }
         let bucket_bits = bits(2 * windows.len(), BUCKET_BITS);
         let buckets_shift = 64 - bucket_bits;
-        windows.sort_by_key(|window| key_hash(window.key, buckets_shift));
+        windows.sort_unstable_by_key(|window| key_hash(window.key, buckets_shift));
         let before = |bucket| windows.partition_point(|window| key_hash(window.key, buckets_shift) < bucket);
         let buckets = (0..=1 << bucket_bits).map(|bucket| number(before(bucket))).collect();
-        Some(Self { shape, offsets, offsets_mask, windows: windows.into(), buckets, buckets_shift })
+        Self { shape, offsets, offsets_mask, windows: windows.into(), buckets, buckets_shift }
     }
 
     /// Calls `found` with the number of each pattern in `bytes`, and where it begins. The patterns are those that it was made of.
@@ -221,32 +242,56 @@ impl Sampled {
     }
 }
 
+/// Counts of windows by the hashes of their keys. Windows with the same hash are counted together, so that a count is never too small.
+struct Counts {
+    counts: Box<[u32]>,
+    shift: u32,
+}
+
+impl Counts {
+    /// None, for windows of this many patterns.
+    fn new(patterns: usize) -> Self {
+        let bits = bits(patterns.saturating_mul(2), COUNT_BITS);
+        Self { counts: vec![0; 1 << bits].into_boxed_slice(), shift: 64 - bits }
+    }
+
+    fn of(&self, window: &Window) -> u32 {
+        self.counts.get(key_hash(window.key, self.shift)).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, window: &Window) {
+        let count = self.counts.get_mut(key_hash(window.key, self.shift));
+        count.into_iter().for_each(|count| *count = count.saturating_add(1));
+    }
+}
+
 /// The window of each pattern: of those that it has, the one that the fewest patterns before it were given; then the one
-/// that the fewest have. `None` if one is given to more than `alike_max`.
-fn windows(shape: Shape, patterns: &Patterns, chosen: &[u32], alike_max: u32) -> Option<Vec<Window>> {
+/// that the fewest have. Returns the patterns that have none, too: more than `alike_max` would be given theirs.
+fn windows(shape: Shape, patterns: &Patterns, chosen: &[u32], alike_max: u32) -> (Vec<Window>, Vec<u32>) {
     let places = |pattern: u32| {
-        let windows = patterns.bytes(pattern).windows(shape.window_bytes()).take(WINDOW_PLACES_MAX);
-        windows.enumerate().map(move |(offset, window)| Window {
-            key: shape.key(window),
-            pattern,
-            offset: number(offset),
+        let bytes = patterns.bytes(pattern);
+        let count = (bytes.len() + 1).saturating_sub(shape.window_bytes());
+        let (first, last) = (WINDOW_PLACES_MAX / 2, count.saturating_sub(WINDOW_PLACES_MAX / 2));
+        (0..count.min(first)).chain(first.max(last)..count).map(move |offset| {
+            let window = bytes.get(offset..offset + shape.window_bytes()).unwrap_or_default();
+            Window { key: shape.key(window), pattern, offset: number(offset) }
         })
     };
-    let uses = |counts: &HashMap<u64, u32>, window: &Window| counts.get(&window.key).copied().unwrap_or_default();
-    let mut had: HashMap<u64, u32> = HashMap::new();
-    chosen.iter().flat_map(|pattern| places(*pattern)).for_each(|window| *had.entry(window.key).or_default() += 1);
-    let mut given: HashMap<u64, u32> = HashMap::with_capacity(chosen.len());
-    let mut windows = Vec::with_capacity(chosen.len());
+    let mut had = Counts::new(chosen.len());
+    chosen.iter().flat_map(|pattern| places(*pattern)).for_each(|window| had.add(&window));
+    let mut given = Counts::new(chosen.len());
+    let (mut windows, mut left_out) = (Vec::with_capacity(chosen.len()), Vec::new());
     for pattern in chosen {
-        let window = places(*pattern).min_by_key(|window| (uses(&given, window), uses(&had, window)))?;
-        let alike = given.entry(window.key).or_default();
-        *alike += 1;
-        if *alike > alike_max {
-            return None;
+        let best = places(*pattern).min_by_key(|window| (given.of(window), had.of(window)));
+        match best.filter(|window| given.of(window) < alike_max) {
+            Some(window) => {
+                given.add(&window);
+                windows.push(window);
+            }
+            None => left_out.push(*pattern),
         }
-        windows.push(window);
     }
-    Some(windows)
+    (windows, left_out)
 }
 
 /// The first four bytes, followed by zeros if there are fewer.

@@ -1,11 +1,14 @@
 //! The way in which patterns are searched, by their number and lengths.
 //!
 //! Patterns are found by samples ([`Sampled`]), those of like lengths together: the shortest one decides how far samples are apart.
-//! Where too many of them look alike, an automaton finds them (Aho and Corasick 1975), which takes the same time for any bytes.
+//! Where too many of them look alike, an automaton finds the others (Aho and Corasick 1975), which takes the same time for any bytes.
 
-use aho_corasick::{AhoCorasick, BuildError, MatchKind};
-use cheetah_error::Result;
+use std::collections::BTreeMap;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use cheetah_error::{Error, Result};
+
+use crate::memory::{GROWING, Memory};
 use super::patterns::Patterns;
 use super::sampled::Sampled;
 use crate::found::number;
@@ -22,6 +25,16 @@ struct Choice {
     /// The most patterns that are compared where the bytes look like them.
     alike_max: u32,
 }
+
+/// An automaton with more states is not made a table of all bytes for each state.
+const TABLE_STATES_MAX: usize = 4096;
+/// What a state takes at most while an automaton is made, of version 1.1 of the library: a state (20), two transitions if case is ignored (9
+/// each), and its compact form (24), in growing lists, with its places in the lists of states to visit.
+const STATE_BYTES: usize = GROWING * (20 + 2 * 9 + 24) + 64;
+/// What a match of a state takes: its entry (8), and its number in the compact form (4), in growing lists.
+const MATCH_BYTES: usize = GROWING * (8 + 4);
+/// What the tables of all bytes take for the first states, or for all of an automaton with few.
+const TABLES_BYTES: usize = 16 << 20;
 
 /// Patterns of up to three bytes are searched apart, as these have all blocks sampled.
 const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16 };
@@ -46,25 +59,29 @@ impl Scanner {
     ///
     /// # Errors
     ///
-    /// If they are too much for an automaton that has to be made.
-    pub fn new(patterns: Patterns) -> std::result::Result<Self, BuildError> {
+    /// `Kind::Misuse` if that may take more than the memory.
+    pub fn new(patterns: Patterns, memory: &mut Memory) -> Result<Self> {
         let choice = if patterns.len() <= FEW_MAX { &FEW } else { &MANY };
-        Self::chosen(patterns, choice)
+        Self::chosen(patterns, choice, memory)
     }
 
-    fn chosen(patterns: Patterns, choice: &Choice) -> std::result::Result<Self, BuildError> {
+    fn chosen(patterns: Patterns, choice: &Choice, memory: &mut Memory) -> Result<Self> {
         let mut engines = Vec::new();
         let ends = choice.lengths.iter().skip(1).copied().chain([usize::MAX]);
         for (from, end) in choice.lengths.iter().copied().zip(ends) {
             let is_like = |pattern: &u32| (from..end).contains(&patterns.bytes(*pattern).len());
-            let like: Vec<u32> = (0..number(patterns.len())).filter(is_like).collect();
-            if like.is_empty() {
+            let count = (0..number(patterns.len())).filter(is_like).count();
+            if count == 0 {
                 continue;
             }
-            engines.push(match Sampled::new(&patterns, &like, choice.block_bytes, choice.alike_max) {
-                Some(sampled) => Engine::Sampled(sampled),
-                None => Engine::Automaton(automaton(&patterns, &like)?, like),
-            });
+            memory.take(count.saturating_mul(GROWING * size_of::<u32>()))?;
+            memory.take(Sampled::memory_bytes(count))?;
+            let like: Vec<u32> = (0..number(patterns.len())).filter(is_like).collect();
+            let (sampled, left_out) = Sampled::new(&patterns, &like, choice.block_bytes, choice.alike_max);
+            engines.extend(sampled.map(Engine::Sampled));
+            if !left_out.is_empty() {
+                engines.push(Engine::Automaton(automaton(&patterns, &left_out, memory)?, left_out));
+            }
         }
         Ok(Self { patterns, engines })
     }
@@ -90,10 +107,35 @@ impl Scanner {
     }
 }
 
-fn automaton(patterns: &Patterns, chosen: &[u32]) -> std::result::Result<AhoCorasick, BuildError> {
+/// An automaton for the chosen patterns, which all differ.
+fn automaton(patterns: &Patterns, chosen: &[u32], memory: &mut Memory) -> Result<AhoCorasick> {
+    let (states, matches) = states_and_matches(chosen.iter().map(|pattern| patterns.bytes(*pattern).len()));
+    memory.take(TABLES_BYTES)?;
+    memory.take(states.saturating_mul(STATE_BYTES))?;
+    memory.take(matches.saturating_mul(MATCH_BYTES))?;
     let mut builder = AhoCorasick::builder();
     builder.match_kind(MatchKind::Standard).ascii_case_insensitive(patterns.ignores_case());
-    builder.build(chosen.iter().map(|pattern| patterns.bytes(*pattern)))
+    if states > TABLE_STATES_MAX {
+        builder.kind(Some(AhoCorasickKind::ContiguousNFA)).dense_depth(2);
+    }
+    let built = builder.build(chosen.iter().map(|pattern| patterns.bytes(*pattern)));
+    built.map_err(|error| Error::misuse(format!("the words are too much for one search: divide them ({error})")))
+}
+
+/// The most states of an automaton for different patterns of these lengths, and the most matches that all its states have.
+///
+/// A state is a prefix of a pattern. Its matches are the patterns that it ends with: of each length up to its own, at most one.
+fn states_and_matches(lens: impl Iterator<Item = usize>) -> (usize, usize) {
+    let mut counts = BTreeMap::<usize, usize>::new();
+    lens.for_each(|len| *counts.entry(len).or_default() += 1);
+    // Beside those of patterns, an automaton has a dead one, one that failed, and two beginnings.
+    let (mut states, mut matches) = (4usize, 0usize);
+    for (len, count) in &counts {
+        states = states.saturating_add(len.saturating_mul(*count));
+        let shorter = counts.range(..=*len).map(|(shorter, _)| len - shorter + 1).sum::<usize>();
+        matches = matches.saturating_add(shorter.saturating_mul(*count));
+    }
+    (states, matches)
 }
 
 #[cfg(test)]
@@ -101,7 +143,12 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
+    use super::super::patterns::tests::patterns as numbered;
     use super::*;
+
+    fn scanner(patterns: &[Vec<u8>]) -> Scanner {
+        Scanner::new(numbered(patterns, false), &mut Memory::of(usize::MAX)).unwrap()
+    }
 
     /// Bytes of which patterns consist: few, so that they meet; letters in both cases, zeros as in UTF-16, and bytes beyond ASCII.
     const BYTES: &[u8] = b"abAB\0 \xc3\xe4";
@@ -166,8 +213,8 @@ mod tests {
                 for block_bytes in 1..=4 {
                     for alike_max in [0, 1, 1000] {
                         let choice = Choice { lengths, block_bytes, alike_max };
-                        let patterns = Patterns::new(patterns.clone(), ignore_case);
-                        let scanner = Scanner::chosen(patterns, &choice).unwrap();
+                        let patterns = numbered(&patterns, ignore_case);
+                        let scanner = Scanner::chosen(patterns, &choice, &mut Memory::of(usize::MAX)).unwrap();
                         prop_assert_eq!(&found(&scanner, &bytes), &expected);
                     }
                 }
@@ -200,14 +247,14 @@ mod tests {
             let matches = automaton.find_overlapping_iter(&text);
             let mut expected: Vec<_> = matches.map(|found| (found.start(), found.pattern().as_u32())).collect();
             expected.sort_unstable();
-            assert_eq!(found(&Scanner::new(Patterns::new(words, false)).unwrap(), &text), expected, "{count}");
+            assert_eq!(found(&scanner(&words), &text), expected, "{count}");
         }
     }
 
     #[test]
     fn patterns_that_all_begin_alike_are_found_by_what_tells_them_apart() {
         let words: Vec<Vec<u8>> = (0..2000).map(|nth| format!("https://site{nth:04}.example/").into_bytes()).collect();
-        let scanner = Scanner::new(Patterns::new(words, false)).unwrap();
+        let scanner = scanner(&words);
         assert!(scanner.engines.iter().all(|engine| matches!(engine, Engine::Sampled(_))));
         assert_eq!(found(&scanner, b"at https://site0815.example/ and https://site.example/"), [(3, 815)]);
     }
@@ -215,8 +262,31 @@ mod tests {
     #[test]
     fn patterns_that_cannot_be_told_apart_are_found_by_an_automaton() {
         let words: Vec<Vec<u8>> = (1..=40).map(|len| vec![b'a'; len + 30]).collect();
-        let scanner = Scanner::new(Patterns::new(words, false)).unwrap();
-        assert!(matches!(scanner.engines[..], [Engine::Automaton(..)]));
-        assert_eq!(found(&scanner, &[b'a'; 32]), [(0, 0), (0, 1), (1, 0)]);
+        let few = scanner(&words);
+        assert!(matches!(&few.engines[..], [Engine::Sampled(_), Engine::Automaton(_, left)] if left.len() == 24));
+        assert_eq!(found(&few, &[b'a'; 32]), [(0, 0), (0, 1), (1, 0)]);
+        // With more states than an automaton has with a table for each.
+        let words: Vec<Vec<u8>> = (1..=300).map(|len| vec![b'a'; len + 30]).collect();
+        let mut text = vec![b'a'; 330];
+        assert_eq!(found(&scanner(&words), &text).len(), (1..=300).sum::<usize>());
+        text[165] = b'b';
+        assert_eq!(found(&scanner(&words), &text).len(), (1..=135).sum::<usize>() + (1..=134).sum::<usize>());
+    }
+
+    #[test]
+    fn an_automaton_takes_no_more_than_was_counted() {
+        // All states of the long ones end with all short ones: that is the most.
+        let (states, matches) = states_and_matches((1..=40).chain([400; 20]));
+        assert_eq!(states, 4 + (1..=40).sum::<usize>() + 8000);
+        assert!(matches >= 20 * 40 * 360);
+        let tails = (0..20).map(|head| [&[b'b' + head][..], &[b'a'; 399]].concat());
+        let words: Vec<Vec<u8>> = (1..=40).map(|len| vec![b'a'; len]).chain(tails).collect();
+        let patterns = numbered(&words, false);
+        let chosen: Vec<u32> = (0..60).collect();
+        let mut memory = Memory::of(usize::MAX);
+        let made = automaton(&patterns, &chosen, &mut memory).unwrap();
+        assert!(made.memory_usage() <= memory.taken_bytes());
+        let mut little = Memory::of(memory.taken_bytes() - 1);
+        automaton(&patterns, &chosen, &mut little).unwrap_err();
     }
 }

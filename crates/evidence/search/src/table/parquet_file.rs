@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
@@ -75,6 +76,11 @@ impl<W: Write + Send> ParquetTable<W> {
             true => self.write_group(),
             false => Ok(()),
         }
+    }
+
+    /// Adds a text to the metadata of the file.
+    pub fn note(&mut self, key: &str, text: String) {
+        self.file.append_key_value_metadata(KeyValue::new(key.to_owned(), text));
     }
 
     /// Writes what is left and the end of the file, which is none without it.

@@ -188,10 +188,15 @@ mod typed {
     #[test]
     fn a_table_without_hits_has_its_columns() {
         let file = Shared::default();
-        ParquetTable::new(file.clone(), false).unwrap().finish().unwrap();
+        let mut table = ParquetTable::new(file.clone(), false).unwrap();
+        table.note("cheetah.truncated_bytes", "7".to_owned());
+        table.finish().unwrap();
         let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
         let metadata = reader.metadata().file_metadata();
         assert_eq!((metadata.num_rows(), metadata.schema_descr().num_columns()), (0, 9));
+        let notes = metadata.key_value_metadata().unwrap();
+        let note = notes.iter().find(|note| note.key == "cheetah.truncated_bytes").unwrap();
+        assert_eq!(note.value.as_deref(), Some("7"));
     }
 
     #[test]

@@ -11,12 +11,15 @@ use cheetah_source::search::known::Found;
 
 use super::hit_files::HitFiles;
 use super::report::{self, Told};
+use crate::answers::search::Search as Answer;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The tables of what was found of known files: its runs, and the files.
 const KNOWN: [&str; 2] = ["known-runs.csv", "known-files.csv"];
 /// The name of the coverage, in the format of GNU ddrescue.
 const COVERAGE: &str = "coverage.map";
+/// The table of the ranges that were searched only partly, if there are any.
+const TRUNCATED: &str = "truncated.csv";
 /// The name of the answer.
 pub const ANSWER: &str = "search.json";
 /// The name of the report.
@@ -34,6 +37,7 @@ pub const NAMES: Names = Names {
         KNOWN[0],
         KNOWN[1],
         COVERAGE,
+        TRUNCATED,
         ANSWER,
         REPORT,
     ],
@@ -67,7 +71,7 @@ impl<'a> Writing<'a> {
     /// Completes the result, in place of an earlier one. Returns the names of its files, with those of the folders that they are in.
     pub fn publish(self, told: &Told<'_>, coverage: &Coverage, known: Option<&Found>) -> Result<Vec<String>> {
         let failed = |error: std::io::Error| writing(self.path, &error);
-        let hits = self.files.finish().map_err(failed)?;
+        let hits = self.files.finish(&notes(told.answer)).map_err(failed)?;
         if !told.answer.finished {
             for [finished, unfinished] in HitFiles::NAMES {
                 self.within.replace(finished, unfinished).map_err(failed)?;
@@ -80,7 +84,11 @@ impl<'a> Writing<'a> {
         }
         let answer = serde_json::to_string_pretty(told.answer).context("cannot write the answer")? + "\n";
         let report = report::page(told, &hits).into_string();
-        for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer), (REPORT, report)] {
+        let mut contents = vec![(COVERAGE, coverage.to_string()), (ANSWER, answer), (REPORT, report)];
+        if !told.answer.truncated.is_empty() {
+            contents.push((TRUNCATED, truncated_table(told.answer)));
+        }
+        for (name, content) in contents {
             let written = self.within.create(name).and_then(|mut file| {
                 file.write_all(content.as_bytes())?;
                 file.sync_all()
@@ -89,6 +97,29 @@ impl<'a> Writing<'a> {
         }
         Ok(named(self.folder, self.within).map_err(failed)?)
     }
+}
+
+/// What the table of hits says of the search, in its metadata: without all bytes, or with some that were searched only partly, nothing is
+/// known of the rest.
+fn notes(answer: &Answer<'_>) -> [(&'static str, u64); 6] {
+    [
+        ("cheetah.finished", u64::from(answer.finished)),
+        ("cheetah.size_bytes", answer.size_bytes),
+        ("cheetah.searched_bytes", answer.searched_bytes),
+        ("cheetah.truncated_bytes", answer.truncated_bytes),
+        ("cheetah.unreadable_bytes", answer.unreadable_bytes),
+        ("cheetah.unsearched_bytes", answer.unsearched_bytes),
+    ]
+}
+
+/// The ranges that were searched only partly, as CSV.
+fn truncated_table(answer: &Answer<'_>) -> String {
+    let mut table = "offset,length,limit\n".to_owned();
+    for range in &answer.truncated {
+        // The limit is one of few names.
+        table += &format!("{},{},{}\n", range.offset, range.len, range.limit);
+    }
+    table
 }
 
 /// Gives what was written its names, in place of an earlier result: the answer, which says how it ended, last.

@@ -56,9 +56,10 @@ impl HitFiles {
         Ok(())
     }
 
-    /// Has all on the disk.
-    pub fn finish(self) -> io::Result<Made> {
+    /// Has all on the disk. The metadata of the Parquet file have the `notes`.
+    pub fn finish(mut self, notes: &[(&str, u64)]) -> io::Result<Made> {
         self.csv.finish()?.sync_all()?;
+        notes.iter().for_each(|(key, number)| self.parquet.note(key, number.to_string()));
         self.parquet.finish()?;
         self.parquet_file.sync_all()?;
         let histograms = self.features.finish(TOP_FEATURES)?;
@@ -93,7 +94,7 @@ mod tests {
                 };
                 files.push(&Row::new(&hit, (offset % 2 == 0).then_some(&node)), &search).unwrap();
             }
-            let made = files.finish().unwrap();
+            let made = files.finish(&[("cheetah.truncated_bytes", 7)]).unwrap();
             assert_eq!((made.histograms.len(), made.samples.of(0).len()), (1, 10));
             let files = ["hits.csv", "hits.parquet", "features/find.txt", "features/find_histogram.txt"];
             files.map(|file| std::fs::read(folder.path().join(file)).unwrap())

@@ -12,7 +12,7 @@ use cheetah_device::{ByteRange, Size};
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search};
+use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search, Truncation};
 use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::journal::{Journal, Start, WhatToSearch, writing};
 use cheetah_source::search::known::Known;
@@ -59,6 +59,10 @@ pub struct Task<'a> {
 struct Stages {
     inside: Option<Counts>,
     carved: Option<CarveCounts>,
+    /// Where the compressed data lie that were too many to be remembered.
+    left_out: Option<Truncation>,
+    /// What the source does not have, although it says so.
+    end: Option<Truncation>,
     /// The keys that were lent are in it.
     near: Option<WorkDone>,
     /// The files in which hits lie.
@@ -88,6 +92,9 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
         if let (Ok(()), Some(headers)) = (&ended, headers) {
             ended = carve(task, &mut journal, &headers, &mut stages, stop).await?;
         }
+    }
+    if ended.is_ok() {
+        stages.end = task.opened.truncated_end(task.args.timeout.get()).await;
     }
     write_result(task, journal, (stages, about), (ended, stop)).await
 }
@@ -192,6 +199,7 @@ async fn search_inside(
     stop: &mut Stop,
 ) -> Result<Ended> {
     let (left_out, places) = (streams.left_out(), streams.places() as u64);
+    stages.left_out = streams.truncated();
     let searched = journal.state().inside_searched();
     let progress = task.ui.progress("searching compressed data".to_owned(), places);
     let device = task.opened.decrypted()?;
@@ -292,6 +300,8 @@ async fn write_result(
     let Task { args, search, out, .. } = task;
     let listed = stages.listed.as_deref();
     let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
+    let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out).chain(&stages.end);
+    truncated.for_each(|truncation| outcome.truncate(*truncation));
     let mut known = task.known.clone().map(|files| Known::new(files, search));
     let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
     // Of a search that was stopped, the hits so far are kept.

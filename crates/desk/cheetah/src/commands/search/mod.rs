@@ -198,6 +198,10 @@ async fn search_source(
     let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await;
+    if ended.is_ok() {
+        let end = opened.truncated_end(args.timeout.get()).await;
+        end.into_iter().for_each(|truncation| outcome.truncate(truncation));
+    }
     let mut inside = None;
     if let (Ok(()), Some(streams)) = (&ended, sink.streams.take()) {
         match search_inside(streams, (args, search), &opened.decrypted()?, (&sink, &mut outcome), stop).await {
@@ -298,6 +302,7 @@ async fn search_inside(
 ) -> Result<Counts> {
     let progress = sink.ui.progress("searching compressed data".to_owned(), streams.places() as u64);
     let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
+    streams.truncated().into_iter().for_each(|truncation| outcome.truncate(truncation));
     let mut found = streams.search(device, search, (workers(args), Searched::default())).enumerate();
     loop {
         let next = tokio::select! {
@@ -307,6 +312,7 @@ async fn search_inside(
         let Some((done, inside)) = next else { return Ok(counts) };
         let inside = inside?;
         counts.add(&inside.counts);
+        inside.truncated.iter().for_each(|truncation| outcome.truncate(*truncation));
         for hit in &inside.hits {
             outcome.count(&hit.hit);
             show::inner_hit(hit, sink.place(hit.offset).as_ref(), sink.search, sink.ui);

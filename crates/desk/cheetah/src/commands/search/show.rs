@@ -10,7 +10,9 @@ use cheetah_device::visible::OneLine;
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search, SearchNode};
+use cheetah_search::{
+    AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKind, Place, Search, SearchLimit, SearchNode, Truncation,
+};
 use cheetah_source::search::{inside, known};
 
 use super::places::{self, FilesShown};
@@ -148,6 +150,8 @@ impl Shown<'_> {
             searched_bytes: self.bytes(State::Read),
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
+            truncated: self.outcome.truncated().ranges().iter().map(truncated).collect(),
+            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage().size()),
             unreadable_bytes: self.bytes(State::Unreadable),
             unsearched_bytes: self.bytes(State::Unread),
         }
@@ -161,9 +165,10 @@ impl Shown<'_> {
             hits => format!("{hits} hits"),
         };
         let size = Size(self.outcome.coverage().size());
-        let place = match self.outcome.coverage().is_whole() {
-            true => format!("in all {size}"),
-            false => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
+        let place = match (self.outcome.coverage().is_whole(), self.is_partly_searched()) {
+            (true, false) => format!("in all {size}"),
+            (true, true) => format!("so far in {size}; not all that it holds was searched"),
+            (false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
         };
         let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
         lines.extend(self.pattern_lines());
@@ -171,6 +176,8 @@ impl Shown<'_> {
             let gaps = self.outcome.gaps().iter().filter(|gap| gap.state == state);
             lines.extend(range_lines(what, gaps.map(|gap| (gap.range, &gap.why))));
         }
+        let truncated = self.outcome.truncated().ranges().iter();
+        lines.extend(range_lines("searched partly", truncated.map(|found| (found.range, limit_clause(found.limit)))));
         lines.extend(self.at_nodes.iter().flat_map(|done| work_lines("searched", done)));
         lines.extend(self.known.iter().flat_map(|found| known_lines(found)));
         lines.extend(self.inside.map(inside_line));
@@ -178,6 +185,14 @@ impl Shown<'_> {
         lines.extend(self.files.iter().flat_map(FilesShown::lines));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
+    }
+
+    /// Whether some of what was searched holds compressed data that were not searched to their end, or fragments that were not searched as
+    /// one.
+    fn is_partly_searched(&self) -> bool {
+        let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
+        let across = self.files.as_ref().and_then(|files| files.across).map_or(0, |counts| counts.left_out);
+        inside > 0 || across > 0 || !self.outcome.truncated().is_empty()
     }
 
     /// The patterns with the most hits.
@@ -216,6 +231,12 @@ impl Shown<'_> {
         if coverage.is_whole() {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
+            // What a source says of its own end is shown, and decides nothing.
+            let ranges = self.outcome.truncated().ranges().iter();
+            let truncated = ranges.filter(|truncation| truncation.limit != SearchLimit::End).count() as u64;
+            if inside == 0 && truncated > 0 {
+                return unfinished(truncated, "compressed data were not searched");
+            }
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
                 0 if inside == 0 => self.files.as_ref().map_or(Ok(()), |files| files.complete(self.source)),
                 0 => unfinished(inside, "compressed data were not searched"),
@@ -240,7 +261,13 @@ pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> 
         1 => "1 hit".to_owned(),
         hits => format!("{hits} hits"),
     };
-    let text = wrapped(&format!("{source}: all {size} were searched before: {hits}"), 0);
+    let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
+    let (partly, what) = (number("truncated_bytes"), format!("{source}: {size} were searched before"));
+    let what = match truncated {
+        0 => format!("{source}: all {size} were searched before: {hits}"),
+        _ => format!("{what}: {hits} so far; not all that it holds was searched"),
+    };
+    let text = wrapped(&what, 0);
     ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
     let of = |part: &str, names: &[&str]| -> u64 {
         let number =
@@ -248,7 +275,8 @@ pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> 
         names.iter().filter_map(number).fold(0, u64::saturating_add)
     };
     match (of("carved", &["given_up", "unreadable"]), of("inside", &["cut", "given_up", "unreadable"])) {
-        (0, 0) => Ok(()),
+        (0, 0) if partly == 0 => Ok(()),
+        (0, 0) => Err(not_to_the_end(source, 1, "compressed data were not searched")),
         (0, places) => Err(not_to_the_end(source, places, "compressed data were not searched")),
         (places, _) => Err(not_to_the_end(source, places, "files were not carved")),
     }
@@ -264,6 +292,25 @@ fn gap(gap: &Gap) -> answers::Gap<'_> {
         offset: gap.range.offset,
         state: if gap.state == State::Unreadable { "unreadable" } else { "unread" },
         why: &gap.why,
+    }
+}
+
+fn truncated(truncation: &Truncation) -> answers::Truncated {
+    let Truncation { range, limit } = *truncation;
+    answers::Truncated { len: range.len, limit: limit.name(), offset: range.offset }
+}
+
+/// Why a range was searched only partly.
+pub const fn limit_clause(limit: SearchLimit) -> &'static str {
+    match limit {
+        SearchLimit::Size => "compressed data hold more than is unpacked of one place",
+        SearchLimit::Depth => "compressed data lie deeper in each other than is searched",
+        SearchLimit::Hits => "compressed data hold more hits, or compressed data, than are kept of one place",
+        SearchLimit::Work => "more was unpacked before than is of one source",
+        SearchLimit::Places => "the source has more compressed data than are remembered",
+        SearchLimit::End => {
+            "the source does not have these bytes, although its partition tables or file systems say so"
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use super::keep::KeptFile;
 use super::lines::{Check, FIRST, line};
 use super::names::{CARVED, NAME, NEXT, Names};
 use super::near::Near;
-use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, RangePart, Record};
+use super::record::{CarvedFiles, CarvedRow, InnerRow, InsidePlaces, RangePart, Record, TruncatedRow};
 use super::scan::{is_journal, read, read_start};
 use super::start::Start;
 use super::state::{Place, State, numbers_of};
@@ -301,9 +301,11 @@ impl Journal {
             }
         }
         let places = self.state.inside.places.saturating_add(found.len() as u64);
-        let record = InsidePlaces { places, work_bytes, counts: numbers_of(&counts), hits };
-        self.append(&Record::Inside(record))?;
+        let truncated = found.iter().flat_map(|inside| &inside.truncated).map(TruncatedRow::of).collect();
+        let record = Record::Inside(InsidePlaces { places, work_bytes, counts: numbers_of(&counts), hits, truncated });
+        self.append(&record)?;
         let place = self.commit()?;
+        let Record::Inside(record) = record else { return Ok(()) };
         self.state.inside(record, place).map_err(|why| damaged(&self.path, 0, why))
     }
 

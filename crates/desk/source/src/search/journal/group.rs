@@ -15,7 +15,7 @@ use cheetah_error::{Error, Result};
 use cheetah_search::{Batch, Hit, InnerHit, Search, SearchNode};
 
 use super::errors::{altered, reading};
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, Source};
 use super::record::{HitRow, NodeRow, RangePart, Record, SearchedRange, WHY_CHARS_MAX};
 use super::state::{Place, Stretch};
 
@@ -128,9 +128,9 @@ impl Group {
 pub type ReadRecords = (Vec<Hit>, Vec<InnerHit>, Record);
 
 /// The records of a group, read again. `None` if they are no group.
-pub fn read_group(file: &File, place: Place, search: &Search) -> io::Result<Option<ReadRecords>> {
+pub fn read_group(journal: &dyn Source, place: Place, search: &Search) -> io::Result<Option<ReadRecords>> {
     let (mut hits, mut inner) = (Vec::new(), Vec::new());
-    let mut lines = Lines::new(file, place.at, place.before);
+    let mut lines = Lines::new(journal, place.at, place.before);
     loop {
         let Line::Record(record) = lines.read()? else { return Ok(None) };
         match *record {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read};
 
 use cheetah_image::hash::hex;
-use cheetah_kit::file::FileExt as _;
+use cheetah_kit::file::FileExt;
 use ring::digest::{Context, SHA256};
 
 use super::record::Record;
@@ -33,12 +33,17 @@ pub fn check(before: Check, json: &[u8]) -> Check {
 /// The line of a record behind one with this check, and its own check; an error if it cannot be written as JSON, or is too long.
 pub fn line(record: &Record, before: Check) -> io::Result<(Vec<u8>, Check)> {
     let json = serde_json::to_vec(record).map_err(io::Error::other)?;
-    let check = check(before, &json);
-    let line = [hex(&check).as_bytes(), b" ", &json, b"\n"].concat();
+    let (line, check) = json_line(&json, before);
     match line.len() as u64 > LINE_BYTES_MAX {
         true => Err(io::Error::other("a record is too long")),
         false => Ok((line, check)),
     }
+}
+
+/// The line of JSON behind a line with this check, and its own check.
+pub fn json_line(json: &[u8], before: Check) -> (Vec<u8>, Check) {
+    let check = check(before, json);
+    ([hex(&check).as_bytes(), b" ", json, b"\n"].concat(), check)
 }
 
 /// The check and the JSON of a line.
@@ -51,15 +56,35 @@ fn parts(line: &[u8]) -> Option<(Check, &[u8])> {
     (hex(&check).as_bytes() == digits).then_some((check, json))
 }
 
-/// A file that is read from a place on, whatever its cursor is at.
+/// What a journal is read from.
+pub trait Source {
+    /// Reads bytes from this offset on, and returns how many.
+    fn read_from(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize>;
+}
+
+/// A file is read whatever its cursor is at.
+impl Source for File {
+    fn read_from(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(self, bytes, at)
+    }
+}
+
+impl Source for &[u8] {
+    fn read_from(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let from = usize::try_from(at).unwrap_or(usize::MAX).min(self.len());
+        self.get(from..).unwrap_or_default().read(bytes)
+    }
+}
+
+/// What is read from a place on.
 struct At<'a> {
-    file: &'a File,
+    source: &'a dyn Source,
     at: u64,
 }
 
 impl Read for At<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(bytes, self.at)?;
+        let read = self.source.read_from(self.at, bytes)?;
         self.at += read as u64;
         Ok(read)
     }
@@ -89,8 +114,8 @@ pub struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     /// The lines from an offset on, before which this check is.
-    pub fn new(file: &'a File, at: u64, before: Check) -> Self {
-        Self { reader: BufReader::with_capacity(1 << 16, At { file, at }), line: Vec::new(), at, before }
+    pub fn new(source: &'a dyn Source, at: u64, before: Check) -> Self {
+        Self { reader: BufReader::with_capacity(1 << 16, At { source, at }), line: Vec::new(), at, before }
     }
 
     fn next_line(&mut self) -> io::Result<bool> {

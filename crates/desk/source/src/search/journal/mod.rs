@@ -20,6 +20,7 @@ mod keep;
 mod lines;
 mod names;
 mod near;
+pub(crate) mod offline;
 mod record;
 mod scan;
 mod start;

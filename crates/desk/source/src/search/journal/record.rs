@@ -2,8 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
-use cheetah_search::{BlockKey, CONTEXT_BYTES_MAX, Hit, InnerHit, PatternKind, Search};
+use cheetah_search::{BlockKey, CONTEXT_BYTES_MAX, Hit, InnerHit, PatternKind, Search, Truncation};
 use serde::{Deserialize, Serialize};
 
 use super::keep::KeptFile;
@@ -112,7 +113,7 @@ pub struct RangePart {
 pub struct NodeRow(pub String, pub String);
 
 /// Compressed data that are done: all numbers are those of all so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InsidePlaces {
     /// Places that were searched.
@@ -123,7 +124,14 @@ pub struct InsidePlaces {
     pub counts: [u64; 8],
     /// The number of hits in the records before.
     pub hits: u64,
+    /// What was searched only partly since the record before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub truncated: Vec<TruncatedRow>,
 }
+
+/// A range that was searched only partly: its offset, its length, and the limit that was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TruncatedRow(pub u64, pub u64, pub String);
 
 /// Headers whose files are carved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +189,22 @@ impl HitRow {
     }
 }
 
+impl TruncatedRow {
+    /// The row of a range.
+    pub fn of(truncation: &Truncation) -> Self {
+        let Truncation { range, limit } = truncation;
+        Self(range.offset, range.len, limit.name().to_owned())
+    }
+
+    /// The range, in a source of this size; `None` if it does not lie there.
+    pub fn truncation(&self, size: u64) -> Option<Truncation> {
+        let Self(offset, len, limit) = self;
+        let range = ByteRange::new(*offset, *len);
+        let limit = limit.parse().ok()?;
+        (*len > 0 && range.fits(size)).then_some(Truncation { range, limit })
+    }
+}
+
 impl InnerRow {
     /// The row of a hit; `None` if it is no hit of this search.
     pub fn of(inner: &InnerHit, search: &Search) -> Option<Self> {
@@ -218,6 +242,24 @@ mod states {
             '?' => Ok(Some(State::Unread)),
             '=' => Ok(None),
             _ => Err(D::Error::custom("no state")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_search::SearchLimit;
+
+    use super::*;
+
+    #[test]
+    fn a_range_that_was_searched_partly_is_read_again_and_one_that_does_not_fit_is_refused() {
+        let truncation = Truncation { range: ByteRange::new(600, 20), limit: SearchLimit::Depth };
+        assert_eq!(TruncatedRow::of(&truncation).truncation(620), Some(truncation));
+        let row = |offset, len, limit: &str| TruncatedRow(offset, len, limit.to_owned()).truncation(10_000);
+        assert!(row(9_999, 1, "size").is_some());
+        for bad in [row(9_999, 2, "size"), row(u64::MAX, u64::MAX, "size"), row(0, 0, "size"), row(0, 1, "time")] {
+            assert_eq!(bad, None);
         }
     }
 }

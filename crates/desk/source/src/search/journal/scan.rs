@@ -7,7 +7,7 @@ use cheetah_device::ByteRange;
 use cheetah_kit::file::FileExt as _;
 use cheetah_search::{Hit, Search};
 
-use super::lines::{CHECK_DIGITS, Check, FIRST, Line, Lines};
+use super::lines::{CHECK_DIGITS, Check, FIRST, Line, Lines, Source};
 use super::record::{BadRecord, Record};
 use super::start::Start;
 use super::state::{Place, State};
@@ -66,8 +66,8 @@ struct Open {
 /// # Errors
 ///
 /// Those of pread(2).
-pub fn read(file: &File, search: &Search) -> io::Result<Scan> {
-    let mut lines = Lines::new(file, 0, FIRST);
+pub fn read(journal: &dyn Source, search: &Search) -> io::Result<Scan> {
+    let mut lines = Lines::new(journal, 0, FIRST);
     let mut state = match lines.read()? {
         Line::Record(record) => match *record {
             Record::Start(start) => State::new(*start),

@@ -8,6 +8,8 @@ use cheetah_error::{Error, Result, list};
 use cheetah_image::hash::hex;
 use cheetah_kit::clock::now_s;
 use cheetah_search::{BlockKey, KnownFiles, Order};
+use futures::stream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,8 @@ pub const VERSION: u32 = 1;
 /// The number and the size of the samples of a source, from its first byte to its last.
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
+/// The samples that are read at once.
+const SAMPLES_AT_ONCE: usize = 16;
 /// Samples begin at multiples of this.
 const SECTOR_BYTES: u64 = 512;
 
@@ -241,30 +245,71 @@ fn of_samples(then: &[Option<String>], now: &[Option<String>], is_searched: bool
     }
 }
 
-/// Digests of samples of a source.
+/// Digests of samples of a source, several of which are read at once.
 async fn samples(device: &DynDevice, size: u64, absent: &[ByteRange]) -> Result<Vec<Option<String>>> {
-    let mut samples = Vec::new();
     let last = u128::from(size.saturating_sub(SAMPLE_BYTES));
-    for number in 0..SAMPLES.min(size) {
+    let sample = |number: u64| {
         // Not truncated: at most the size.
         let place = (last * u128::from(number) / u128::from(SAMPLES - 1)) as u64;
         let sample = ByteRange::between(place - place % SECTOR_BYTES, place.saturating_add(SAMPLE_BYTES).min(size));
-        if absent.iter().any(|absent| absent.intersection(sample).is_some()) {
-            samples.push(None);
-            continue;
+        (!absent.iter().any(|absent| absent.intersection(sample).is_some())).then_some(sample)
+    };
+    let samples: Vec<Option<ByteRange>> = (0..SAMPLES.min(size)).map(sample).collect();
+    let read = |sample: Option<ByteRange>| {
+        let device = device.clone();
+        async move {
+            let Some(sample) = sample else { return Ok(None) };
+            match device.read(sample).await {
+                Ok(data) => Ok(Some(digest([data.into_bytes().as_ref()].into_iter()))),
+                Err(error) if is_local(&error) => Ok(None),
+                Err(error) => Err(Error::device("comparing the source")(error)),
+            }
         }
-        match device.read(sample).await {
-            Ok(data) => samples.push(Some(digest([data.into_bytes().as_ref()].into_iter()))),
-            Err(error) if is_local(&error) => samples.push(None),
-            Err(error) => return Err(Error::device("comparing the source")(error)),
-        }
-    }
-    Ok(samples)
+    };
+    stream::iter(samples.into_iter().map(read)).buffered(SAMPLES_AT_ONCE).try_collect().await
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use cheetah_device::{Data, Device, Geometry, Io};
+    use tokio::sync::Barrier;
+    use tokio::time::timeout;
+
     use super::*;
+
+    /// A device whose reads end when as many are under way.
+    struct Together(Barrier);
+
+    impl Device for Together {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: 1 << 20, writable: false, block_preferred: 4096 }
+        }
+
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            Io::later(async move {
+                self.0.wait().await;
+                // Content that says where it is.
+                let bytes = (range.offset..range.end()).map(|at| (at >> 9) as u8);
+                Ok(Data::from(bytes.collect::<Vec<_>>()))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn samples_are_read_at_once_and_stand_in_their_order() {
+        let of = async |at_once, absent: &[ByteRange]| {
+            let device: DynDevice = Arc::new(Together(Barrier::new(at_once)));
+            timeout(Duration::from_secs(60), samples(&device, 1 << 20, absent)).await.unwrap().unwrap()
+        };
+        let found = of(SAMPLES_AT_ONCE, &[]).await;
+        assert_eq!((found.len(), found.iter().flatten().count()), (64, 64));
+        assert_eq!(found, of(1, &[]).await);
+        let absent = of(1, &[ByteRange::new(0, 512)]).await;
+        assert_eq!((&absent[0], &absent[1..]), (&None, &found[1..]));
+    }
 
     fn texts(samples: &[&str]) -> Vec<Option<String>> {
         samples.iter().map(|sample| (*sample != "-").then(|| (*sample).to_owned())).collect()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cheetah_carve::{CarvedFile, Counts as CarveCounts, Format, Progress};
 use cheetah_device::coverage::State as Reach;
 use cheetah_device::{ByteRange, Coverage, coalesce};
+use cheetah_search::Truncations;
 use cheetah_search::seam::Overlap;
 
 use super::keep::KeptFile;
@@ -52,6 +53,8 @@ pub struct State {
     pub near: Option<Near>,
     /// How far compressed data were searched.
     pub inside: InsidePlaces,
+    /// What of the source was searched only partly, because compressed data were.
+    pub truncated: Truncations,
     /// The groups of hits in compressed data, in order.
     pub inside_groups: Vec<Place>,
     /// Headers whose files were carved.
@@ -73,6 +76,7 @@ impl State {
             stretches: BTreeMap::new(),
             near: None,
             inside: InsidePlaces::default(),
+            truncated: Truncations::default(),
             inside_groups: Vec::new(),
             headers: 0,
             carving: Progress::default(),
@@ -130,6 +134,7 @@ impl State {
         if has_changed {
             // What is made of the hits is made anew.
             (self.inside, self.headers, self.carving) = (InsidePlaces::default(), 0, Progress::default());
+            self.truncated = Truncations::default();
             self.inside_groups.clear();
             self.carved.clear();
         }
@@ -168,10 +173,13 @@ impl State {
         if self.inside_groups.len() >= GROUPS_MAX {
             return Err(BadRecord::TooMany);
         }
+        let size = self.coverage.size();
+        let truncated: Option<Vec<_>> = record.truncated.iter().map(|row| row.truncation(size)).collect();
+        truncated.ok_or(BadRecord::Range)?.into_iter().for_each(|truncation| self.truncated.push(truncation));
         if record.hits > 0 {
             self.inside_groups.push(place);
         }
-        self.inside = record;
+        self.inside = InsidePlaces { truncated: Vec::new(), ..record };
         Ok(())
     }
 

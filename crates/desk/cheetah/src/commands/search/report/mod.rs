@@ -43,7 +43,8 @@ impl Verdict {
     fn of(answer: &Answer<'_>) -> Self {
         let unsearched = answer.inside.as_ref().map_or(0, |inside| inside.cut + inside.given_up + inside.unreadable);
         let are_files_whole = answer.files.as_ref().is_none_or(listed::is_whole);
-        match (answer.finished, answer.complete && unsearched == 0 && are_files_whole) {
+        let is_whole = answer.complete && unsearched == 0 && answer.truncated.is_empty() && are_files_whole;
+        match (answer.finished, is_whole) {
             (false, _) => Self::Stopped,
             (true, true) => Self::Whole,
             (true, false) => Self::Gaps,

@@ -2,6 +2,7 @@
 
 use cheetah_device::Size;
 use cheetah_drive::WorkDone;
+use cheetah_search::SearchLimit;
 use maud::{Markup, html};
 
 use super::common::{count, numbers, section};
@@ -9,6 +10,7 @@ use super::evidence::evidence;
 use super::listed::listed;
 use super::told::Told;
 use crate::answers::search::{Carved, Inside, Known, Search as Answer};
+use crate::commands::search::show::limit_clause;
 
 /// Ranges that are listed; `search.json` has them all.
 const GAPS_SHOWN_MAX: usize = 200;
@@ -21,6 +23,7 @@ pub fn coverage(told: &Told<'_>) -> Markup {
             (section(1, "coverage", "What was searched, and what was not"))
             (states(answer))
             (gaps(answer))
+            @if !answer.truncated.is_empty() { (truncated(answer)) }
             @if let Some(work) = answer.at_nodes { (at_nodes(work)) }
             @if let Some(inside) = &answer.inside { (compressed(inside)) }
             @if let Some(files) = &answer.files { (listed(files)) }
@@ -34,7 +37,8 @@ pub fn coverage(told: &Told<'_>) -> Markup {
 fn states(answer: &Answer<'_>) -> Markup {
     let absent: u64 = answer.gaps.iter().filter(|gap| gap.state == "unread").map(|gap| gap.len).sum();
     let rows = [
-        ("Searched", "every byte was read and searched", answer.searched_bytes),
+        ("Searched", "every byte was read and searched", answer.searched_bytes.saturating_sub(answer.truncated_bytes)),
+        ("Truncated", "the bytes were searched, and what they hold only up to a limit", answer.truncated_bytes),
         ("Unreadable", "reading failed", answer.unreadable_bytes),
         ("Not there yet", "the source does not have it", absent),
         ("Not reached", "the search ended before", answer.unsearched_bytes.saturating_sub(absent)),
@@ -62,7 +66,7 @@ fn states(answer: &Answer<'_>) -> Markup {
 fn gaps(answer: &Answer<'_>) -> Markup {
     let more = answer.gaps.len().saturating_sub(GAPS_SHOWN_MAX);
     html! {
-        @if answer.gaps.is_empty() && answer.complete {
+        @if answer.gaps.is_empty() && answer.complete && answer.truncated.is_empty() {
             p { "No gaps are known." }
         }
         @if !answer.gaps.is_empty() {
@@ -77,6 +81,26 @@ fn gaps(answer: &Answer<'_>) -> Markup {
                 }
                 @if more > 0 { li { "and " (count(more as u64)) " more ranges; search.json lists them all" } }
             }
+        }
+    }
+}
+
+/// The ranges that were searched only partly.
+fn truncated(answer: &Answer<'_>) -> Markup {
+    let more = answer.truncated.len().saturating_sub(GAPS_SHOWN_MAX);
+    html! {
+        h3 { "Searched only partly" }
+        ul class="gaps" {
+            @for range in answer.truncated.iter().take(GAPS_SHOWN_MAX) {
+                li {
+                    "From " (count(range.offset)) ", " (count(range.len)) " bytes: "
+                    @match range.limit.parse::<SearchLimit>() {
+                        Ok(limit) => { (limit_clause(limit)) }
+                        Err(_) => { "a limit was reached" }
+                    }
+                }
+            }
+            @if more > 0 { li { "and " (count(more as u64)) " more ranges; search.json lists them all" } }
         }
     }
 }
@@ -149,6 +173,9 @@ pub fn files(answer: &Answer<'_>) -> Markup {
     }
     if answer.carved.is_some() {
         files.push(("carved/".to_owned(), "the files that were carved, and their table"));
+    }
+    if !answer.truncated.is_empty() {
+        files.push(("truncated.csv".to_owned(), "the ranges that were searched only partly"));
     }
     files.push(("coverage.map".to_owned(), "which ranges were searched, as a map of GNU ddrescue"));
     files.push(("search.json".to_owned(), "the answer of the command: all patterns and all gaps"));

@@ -46,6 +46,8 @@ fn answer(hits: u64) -> Answer<'static> {
         searched_bytes: 4096,
         size_bytes: 4096,
         source: HOSTILE,
+        truncated: Vec::new(),
+        truncated_bytes: 0,
         unreadable_bytes: 0,
         unsearched_bytes: 0,
     }
@@ -104,6 +106,10 @@ fn no_hits_are_said_of_all_only_if_all_was_searched() {
     let inside =
         answers::Inside { bytes: 1, cut: 1, damaged: 0, given_up: 0, hits: 0, invalid: 0, streams: 1, unreadable: 0 };
     assert!(!shown(&Answer { inside: Some(inside), ..answer(0) }).contains("in all 4KiB"));
+    let truncated = vec![answers::Truncated { len: 512, limit: "depth", offset: 1024 }];
+    let page = shown(&Answer { truncated, truncated_bytes: 512, ..answer(0) });
+    assert!(page.contains("verdict-gaps") && page.contains("Searched only partly"));
+    assert!(!page.contains("in all 4KiB") && !page.contains("No gaps are known") && page.contains("3,584"));
 }
 
 #[test]
