@@ -453,7 +453,7 @@ impl Set {
             return Err(cheetah_device::Error::Invalid("a set without redundancy has no geometry".into()));
         };
         let sizes: Vec<u64> = self.nodes.iter().map(|node| node.size).collect();
-        SetGeometry::new(redundancy, unit, &sizes)
+        Ok(SetGeometry::new(redundancy, unit, &sizes)?)
     }
 
     /// The bad ranges that it records.
