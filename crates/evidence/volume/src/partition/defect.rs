@@ -4,7 +4,7 @@ use cheetah_device::{ByteRange, Error as DeviceError, Size};
 
 /// Why a partition table, or a part of it, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Defect {
+pub enum Defect {
     /// There is no such table.
     #[error("there is none")]
     Absent,
