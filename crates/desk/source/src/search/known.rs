@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::{Error, Kind, Result};
 use cheetah_search::{
-    BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, PatternKind, SET_BYTES_MAX, Search,
+    BLOCK_BYTES, Batch, KnownFiles, KnownFound, KnownRun, KnownRuns, NoKnownSet, PatternKind, SET_BYTES_MAX, Search,
 };
 
 /// The deepest folder within a folder of known files.
@@ -65,7 +65,8 @@ pub fn read_set(path: &Path) -> Result<KnownFiles> {
     let read = File::open(path).and_then(|file| file.take(SET_BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| unreadable(path, &error))?;
     let known = KnownFiles::read_set(&bytes);
-    told_apart(known.map_err(|none| Error::caused(Kind::Misuse, none).within(path.display()))?)
+    let refused = |none: NoKnownSet| Error::caused(Kind::Misuse, none).within(path.display()).advise(none.next());
+    told_apart(known.map_err(refused)?)
 }
 
 /// The known files, if a block tells them from others.
@@ -200,7 +201,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
-    use cheetah_search::NoKnownSet;
+    use cheetah_error::next;
 
     use super::*;
 
@@ -223,6 +224,7 @@ mod tests {
             let Err(error) = read_set(&at(name)) else { panic!("{name} was read") };
             let none = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<NoKnownSet>());
             assert_eq!((error.kind(), none.copied()), (Kind::Misuse, expected), "{name}");
+            assert_eq!(error.has_next(next::Search::MakeSet), expected == Some(NoKnownSet::Damaged), "{name}");
         }
         KnownFiles::default().write_set(File::create(at("empty")).unwrap()).unwrap();
         assert_eq!(read_set(&at("empty")).err().map(|error| error.kind()), Some(Kind::Misuse));
