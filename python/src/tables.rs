@@ -95,7 +95,7 @@ pub fn read_partition_tables(
 
 /// The sentence of a remark, with the next step.
 fn in_words(remark: &Remark) -> (String, bool) {
-    (cheetah_words::with(&remark.sentence, remark.next.as_slice()), remark.is_gap)
+    (cheetah_words::with(remark, remark.next.as_slice()), remark.is_gap)
 }
 
 /// Names the formats of the volume at `start`: pairs of name and family; and why a part of it could not be examined.

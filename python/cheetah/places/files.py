@@ -10,6 +10,7 @@ from cheetah.places import ntfs_records
 from cheetah.places.ntfs_records import Run
 from cheetah.places.pipe import Pipe
 from cheetah.triage.filesystem import distrust, exfat, mft_record
+from cheetah.triage.filesystem import runs as block_runs
 from cheetah.triage.filesystem.metadata import Metadata
 from cheetah.triage.listing import bodyfile
 from cheetah.triage.reading.reader import reason
@@ -25,7 +26,6 @@ _SYSTEM_INODES = {"ntfs": 16, "hfs": 16}
 """The number of the first record that is not one of a structure of the file system."""
 _EXTEND = "/$Extend/"
 _RESIDENT, _COMPRESSED = int(pytsk3.TSK_FS_ATTR_RES), int(pytsk3.TSK_FS_ATTR_COMP)
-_HOLE = int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)
 _DATA, _INDEX_ROOT, _FILE_NAME = mft_record.DATA, mft_record.INDEX_ROOT, mft_record.FILE_NAME
 _CONTENT = frozenset(
     int(kind) for kind in (pytsk3.TSK_FS_ATTR_TYPE_DEFAULT, pytsk3.TSK_FS_ATTR_TYPE_HFS_DATA)
@@ -283,11 +283,11 @@ class Files:
 
     def _runs(self, attribute: Any) -> Iterator[Run]:
         """Yields the stored runs of a stream within the volume, with offsets in the source, in the order of the stream."""
-        for run in attribute:
-            if int(run.flags) & _HOLE:
+        for run in block_runs.of(attribute):
+            if run.is_hole:
                 continue
-            at, place = int(run.offset) * self._block, self._base + int(run.addr) * self._block
-            length = min(int(run.len) * self._block, self._end - place)
+            at, place = run.at * self._block, self._base + run.block * self._block
+            length = min(run.count * self._block, self._end - place)
             # The other program ends the listing at a number that it cannot hold.
             if length > 0 and at + length <= _OFFSET_MAX:
                 yield at, place, length

@@ -101,7 +101,7 @@ impl FillLog {
             unreadable_bytes,
             corrupt_bytes,
             hashes: image.hashes.clone(),
-            notes: image.note().into_iter().collect(),
+            notes: image.note().iter().map(ToString::to_string).collect(),
             digests: image.digests.as_ref().map(|digests| digests.blake3.clone()),
             drive: Some(DriveFile::load(&self.drive)?.id),
             report: false,

@@ -103,11 +103,7 @@ impl SigningKey {
             Owner::Own => {}
             Owner::Other => return Err(foreign()),
             Owner::Shared(mode) => {
-                return Err(Error::failed(format!(
-                    "the custody key {0} may be read by others (mode {mode:03o}), so it proves nothing; if it was never \
-                     copied, run: chmod 600 {0}",
-                    path.display()
-                )));
+                return Err(Error::caused(Kind::Failed, ReadByOthers { path: path.to_owned(), mode }));
             }
         }
         let mut text = String::new();
@@ -220,6 +216,18 @@ impl fmt::Display for PublicKey {
 #[error("{} holds no Ed25519 key in PEM (PKCS #8); move it away or name another", .0.display())]
 struct NoKey(PathBuf);
 
+/// Users other than its owner may read the file of a private key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the custody key {path} may be read by others (mode {mode:03o}), so it proves nothing; if it was never copied, run: \
+     chmod 600 {path}", path = .path.display()
+)]
+struct ReadByOthers {
+    path: PathBuf,
+    /// Its permissions.
+    mode: u32,
+}
+
 /// The error for a text that is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 public key in base64 of DER")]
@@ -289,8 +297,8 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(SigningKey::load_or_make(&path).unwrap().public(), made.public());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let refusal = SigningKey::load(&path).unwrap_err().to_string();
-        assert!(refusal.contains("may be read by others") && refusal.contains("chmod 600"), "{refusal}");
+        let refusal = SigningKey::load(&path).unwrap_err();
+        assert_eq!(refusal.cause(), Some(&ReadByOthers { path: path.clone(), mode: 0o640 }), "{refusal}");
     }
 
     #[test]

@@ -59,12 +59,12 @@ pub use log::{CustodyLog, Receipt};
 pub use placed::PlacedHead;
 pub use read::Damage;
 pub use report::{
-    Began, Fault, FinishedAt, KnownHead, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
-    VerifiedAt,
+    Began, Fault, FinishedAt, KnownHead, LogProblem, LogReport, Problem, RecordPlace, SignedJournal, Signer, State,
+    UnfinishedLine, VerifiedAt,
 };
 pub use tail::{LastRecord, last_records};
 pub use triage::{OutputDifference, OutputFile, Triaged};
-pub use wipes::Wipes;
+pub use wipes::{BadWipe, Wipes};
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a
 /// source with many thousand unreadable ranges.

@@ -12,7 +12,7 @@ use crate::event::{Finished, RedundancyCompared, Verified};
 use crate::key::KeyId;
 use crate::record::{ActingAs, PrevDigest};
 use crate::triage::Triaged;
-use crate::wipes::Wipes;
+use crate::wipes::{BadWipe, Wipes};
 
 /// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -266,6 +266,38 @@ impl fmt::Display for Problem {
     }
 }
 
+/// What is not in order with a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogProblem {
+    /// A line.
+    #[error("{0}")]
+    Line(Problem),
+    /// The caller does not trust a key that signed records.
+    #[error("signed by {0}, not by a key you named")]
+    Untrusted(KeyId),
+    /// It is not the log that was in its place; the sentence says since when.
+    #[error("{0}")]
+    Replaced(String),
+    /// It has not a head that was known; the sentence says how it differs.
+    #[error("{0}")]
+    Head(String),
+    /// A receipt of a wipe.
+    #[error("{0}")]
+    Wipe(BadWipe),
+    /// It has no record.
+    #[error("there is no record in it")]
+    Empty,
+    /// No record ends the acquisition.
+    #[error(
+        "line {line}: unfinished: it is the last, and no record says how the acquisition ended: that is under way or was \
+         killed, or the end of the log was cut off"
+    )]
+    Unfinished {
+        /// The last line, from 1.
+        line: u64,
+    },
+}
+
 impl LogReport {
     /// Whether the log is in order, has a final record, and was signed by trusted keys alone.
     pub fn is_ok(&self) -> bool {
@@ -278,23 +310,19 @@ impl LogReport {
         untrusted.map(|signer| Acquisition::NameKey { key: signer.public_key.clone() }.into())
     }
 
-    /// Returns the problems, a sentence each; the worst first.
-    pub fn problems(&self) -> Vec<String> {
-        let mut problems: Vec<_> = self.problem.iter().map(Problem::to_string).collect();
-        for signer in self.signers.iter().filter(|signer| !signer.trusted) {
-            problems.push(format!("signed by {}, not by a key you named", signer.key));
-        }
-        problems.extend(self.replaced.iter().cloned());
-        problems.extend(self.heads.iter().filter_map(|head| head.problem.clone()));
-        problems.extend(self.wipes.problems.iter().cloned());
-        let end = self.last.as_ref().map_or(0, |last| last.line);
+    /// Returns the problems; the worst first.
+    pub fn problems(&self) -> Vec<LogProblem> {
+        let mut problems: Vec<_> = self.problem.iter().cloned().map(LogProblem::Line).collect();
+        let untrusted = self.signers.iter().filter(|signer| !signer.trusted);
+        problems.extend(untrusted.map(|signer| LogProblem::Untrusted(signer.key)));
+        problems.extend(self.replaced.iter().cloned().map(LogProblem::Replaced));
+        problems.extend(self.heads.iter().filter_map(|head| head.problem.clone()).map(LogProblem::Head));
+        problems.extend(self.wipes.problems.iter().cloned().map(LogProblem::Wipe));
+        let line = self.last.as_ref().map_or(0, |last| last.line);
         match self.state {
             _ if self.problem.is_some() => {}
-            State::Empty => problems.push("there is no record in it".into()),
-            State::Unfinished => problems.push(format!(
-                "line {end}: unfinished: it is the last, and no record says how the acquisition ended: that is under way or \
-                 was killed, or the end of the log was cut off"
-            )),
+            State::Empty => problems.push(LogProblem::Empty),
+            State::Unfinished => problems.push(LogProblem::Unfinished { line }),
             State::Stopped | State::Finished | State::Use => {}
         }
         problems

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cheetah_control::receipt::{BadReceipt, Receipt, Statement};
 use cheetah_device::visible::OneLine;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The receipts in a log, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -17,18 +17,34 @@ pub struct Wipes {
     /// Bytes wiped, by all these receipts.
     pub wiped_bytes: u64,
     /// The invalid receipts, a sentence each.
-    pub problems: Vec<String>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub problems: Vec<BadWipe>,
     /// The statements by nonce.
     #[serde(skip)]
     seen: BTreeMap<String, Statement>,
 }
 
+/// A receipt that is not counted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct BadWipe {
+    /// The line, from 1.
+    line: u64,
+    why: NotCounted,
+}
+
+impl Serialize for BadWipe {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Why a receipt is not counted. Each has the name of its node.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum NotCounted {
-    /// Its signature is not valid.
+    /// Its signature is not valid; why.
     #[error("the receipt of {0} is not valid: {1}")]
-    NotValid(String, #[source] BadReceipt),
+    NotValid(String, String),
     /// It is of a room other than the one that the log is about.
     #[error("the receipt of {0} is not of the room in which this record was written")]
     OtherRoom(String),
@@ -46,14 +62,14 @@ impl Wipes {
     /// Adds the receipt on a line, recorded by a member of `room`.
     pub(crate) fn add(&mut self, line: u64, receipt: Receipt, room: Option<&str>) {
         if let Err(why) = self.count(receipt, room) {
-            self.problems.push(format!("line {line}: {why}"));
+            self.problems.push(BadWipe { line, why });
         }
     }
 
     fn count(&mut self, receipt: Receipt, room: Option<&str>) -> Result<(), NotCounted> {
         let statement = &receipt.statement;
         let node = || OneLine(&statement.node).to_string();
-        let signer = receipt.signer().map_err(|error| NotCounted::NotValid(node(), error))?;
+        let signer = receipt.signer().map_err(|error: BadReceipt| NotCounted::NotValid(node(), error.to_string()))?;
         let found = signer.map(|signer| signer.room.to_string());
         if room.is_some() && found.is_some() && found.as_deref() != room {
             return Err(NotCounted::OtherRoom(node()));
@@ -114,10 +130,14 @@ mod tests {
         wipes.add(9, receipt(&room, "c"), Some(&own));
         let statement = Statement { export: "f".into(), ..receipt(&room, "c").statement };
         wipes.add(10, statement.sign(Some(&room.credential("lab1", Role::Node))), Some(&own));
-        assert_eq!(wipes.problems.len(), 3, "{:?}", wipes.problems);
-        for (problem, (line, why)) in wipes.problems.iter().zip([(7, "not valid"), (8, "room"), (10, "nonce")]) {
-            assert!(problem.starts_with(&format!("line {line}: ")) && problem.contains(why), "{problem}");
-        }
+        let problems = wipes.problems.iter().map(|one| (one.line, &one.why)).collect::<Vec<_>>();
+        assert!(
+            matches!(
+                problems[..],
+                [(7, NotCounted::NotValid(..)), (8, NotCounted::OtherRoom(_)), (10, NotCounted::UsedNonce(_))]
+            ),
+            "{problems:?}"
+        );
         assert_eq!((wipes.signed_in_rooms[&own], wipes.wiped_bytes), (1, 100));
     }
 }

@@ -11,7 +11,7 @@ use cheetah_image::Source;
 use crate::access::Access;
 use crate::contents::{Beginning, UnreadVolume};
 use crate::doubts::readable_up_to;
-use crate::stack::{How, ShadowCopies, Start, VolumeStack, by_table, find};
+use crate::stack::{How, NotShown, ShadowCopies, Start, VolumeStack, by_table, find};
 
 /// Other sources, with names that differ.
 pub(crate) type Beside = [(String, DynDevice)];
@@ -61,11 +61,11 @@ async fn copies_in(source: &Source) -> VolumeStack {
     find(device, start, how).await
 }
 
-/// The same; a sentence that they are not listed if that takes longer than `patience`.
+/// The same; a note that they are not listed if that takes longer than `patience`.
 pub(crate) async fn copies_within(source: &Source, patience: Duration) -> VolumeStack {
     tokio::time::timeout(patience, copies_in(source)).await.unwrap_or_else(|_| {
         let mut stack = VolumeStack::default();
-        stack.not_opened.push(format!("the shadow copies of it are not listed: that takes longer than {patience:?}"));
+        stack.not_opened.push(NotShown::SlowCatalog(patience));
         stack
     })
 }
@@ -77,7 +77,8 @@ pub(crate) fn check_copies(stack: &VolumeStack, access: &Access, location: &str)
             Some(copy) if copy.is_shown => {}
             Some(_) => {
                 // Of each that is not opened, there is a sentence.
-                let why = stack.not_opened.join("; ");
+                let why: Vec<_> = stack.not_opened.iter().map(ToString::to_string).collect();
+                let why = why.join("; ");
                 return Err(Error::evidence(format!("{location}: the shadow copy {name} cannot be read: {why}")));
             }
             None => return Err(Error::misuse(format!("{location}: {}", stack.no_copy(name)))),
@@ -108,6 +109,6 @@ mod tests {
         let device = Arc::new(SilentDevice::new(vec![0; 1 << 20], 0));
         let source = Source::new(device, Identity::new(Kind::Nbd, "nbd://host/", 1 << 20), "host".into());
         let stack = copies_within(&source, Duration::from_secs(10)).await;
-        assert_eq!(stack.not_opened, ["the shadow copies of it are not listed: that takes longer than 10s"]);
+        assert_eq!(stack.not_opened, [NotShown::SlowCatalog(Duration::from_secs(10))]);
     }
 }

@@ -49,7 +49,7 @@ pub use options::SourceOptions;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use search::{SearchOptions, Searching};
-pub use stack::{Assembled, Content, InnerVolume, ListedCopy, ShadowCopies, StackOutcome, VolumeStack};
+pub use stack::{Assembled, Content, InnerVolume, ListedCopy, NotShown, ShadowCopies, StackOutcome, VolumeStack};
 pub use stats::{SourceStats, Stats};
 pub use upload::{ObjectTarget, Upload, UploadRecord};
 pub use volume::{OpenOther, OpenedAlone, Shown, VolumeChoice, WhichVolume, alone};

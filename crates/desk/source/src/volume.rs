@@ -206,7 +206,7 @@ fn named<'a>(stack: &'a VolumeStack, location: &str, name: &str) -> Result<&'a I
         [] => vec!["none was found in it".to_owned()],
         names => vec![format!("it has {}", cheetah_error::list(names))],
     };
-    reasons.extend(stack.not_opened.iter().cloned());
+    reasons.extend(stack.not_opened.iter().map(ToString::to_string));
     reasons.extend(stack.unlocked.iter().flat_map(|unlocked| unlocked.outcome().failures()));
     Err(Error::misuse(format!("{location}: no volume is called {name}; {}", reasons.join("; "))))
 }

@@ -206,5 +206,11 @@ fn measure() -> Vec<Measure> {
 }
 
 fn search() -> Vec<Search> {
-    vec![Search::NameFolder, Search::RepeatOrNameFolder, Search::AwaitOrNameFolder]
+    vec![
+        Search::NameFolder,
+        Search::RepeatOrNameFolder,
+        Search::AwaitOrNameFolder,
+        Search::MakeSet,
+        Search::DivideKnown,
+    ]
 }

@@ -136,7 +136,7 @@ impl ImageStatus {
     fn new(image: &Image, lost: bool) -> Self {
         let Image { source, size, state, digests, hashes, .. } = image.clone();
         let state = if lost { Condition::Lost } else { Condition::Recorded(state) };
-        Self { source, size, state, digests, hashes, note: image.note() }
+        Self { source, size, state, digests, hashes, note: image.note().map(|note| note.to_string()) }
     }
 }
 

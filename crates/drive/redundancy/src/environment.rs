@@ -38,6 +38,9 @@ pub enum NotStored {
         /// Why others do not.
         why: Vec<Cause>,
     },
+    /// Another writer has the drive, or had it meanwhile.
+    #[error(transparent)]
+    Fenced(Cause),
     /// The writer is not sure that no other one has the drive.
     #[error(transparent)]
     Unconfirmed(Cause),

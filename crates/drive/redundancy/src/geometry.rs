@@ -20,7 +20,7 @@
 //! is stored apart from the data, so it shows whether a reconstructed page is the page that was written.
 
 use cheetah_device::placement::{UNIT_MAX, UNIT_MIN};
-use cheetah_device::{ByteRange, Error, Result, Size};
+use cheetah_device::{ByteRange, Error, Size};
 
 /// The bytes that one digest covers.
 pub const PAGE_BYTES: u64 = 4096;
@@ -69,17 +69,54 @@ impl Redundancy {
     }
 
     /// Fails, with the reason, if the numbers are out of range.
-    pub fn check(self) -> Result<()> {
-        let why = match self {
-            Self::Mirror { copies } if !(2..=COPIES_MAX).contains(&copies) => {
-                format!("a mirror has 2 to {COPIES_MAX} copies, not {copies}")
-            }
-            Self::Parity { parities } if !(1..=2).contains(&parities) => {
-                format!("a parity layout has 1 or 2 parities, not {parities}")
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::Invalid(why.into()))
+    pub fn check(self) -> Result<(), BadGeometry> {
+        match self {
+            Self::Mirror { copies } if !(2..=COPIES_MAX).contains(&copies) => Err(BadGeometry::Copies(copies)),
+            Self::Parity { parities } if !(1..=2).contains(&parities) => Err(BadGeometry::Parities(parities)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why numbers are those of no array, or of no set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadGeometry {
+    /// A mirror of this number of copies.
+    #[error("a mirror has 2 to {COPIES_MAX} copies, not {0}")]
+    Copies(usize),
+    /// A parity layout of this number of parities.
+    #[error("a parity layout has 1 or 2 parities, not {0}")]
+    Parities(usize),
+    /// The unit, in bytes, is not a power of two from 4 KiB to 4 MiB.
+    #[error("a unit of {} cannot be used: take a power of two from 4KiB to 4MiB", Size(*.0))]
+    Unit(u64),
+    /// Too few or too many members.
+    #[error("this redundancy needs {least} to {MEMBERS_MAX} members, not {given}")]
+    Members {
+        /// The fewest that the redundancy needs.
+        least: usize,
+        /// How many there are.
+        given: usize,
+    },
+    /// An array without a cycle, or of more than 2^60 bytes.
+    #[error("an array has at least one cycle, and at most 1 EiB")]
+    Cycles,
+    /// The members of a set are larger than 2^60 bytes together.
+    #[error("the members are larger than 1 EiB together")]
+    TooLarge,
+    /// Too few members of a set hold anything.
+    #[error("fewer than {least} members are large enough for units of {}", Size(*.unit))]
+    TooSmall {
+        /// The fewest that the redundancy needs.
+        least: usize,
+        /// The unit in bytes.
+        unit: u64,
+    },
+}
+
+impl From<BadGeometry> for Error {
+    fn from(why: BadGeometry) -> Self {
+        Self::Invalid(why.to_string().into())
     }
 }
 
@@ -115,21 +152,18 @@ impl ArrayGeometry {
     ///
     /// If the unit is not a power of two from 4 KiB to 4 MiB, the redundancy is out of range, there are too few or too
     /// many members, there is no cycle, or the array would exceed 2^60 bytes.
-    pub fn new(redundancy: Redundancy, unit: u64, members: usize, cycles: u64) -> Result<Self> {
+    pub fn new(redundancy: Redundancy, unit: u64, members: usize, cycles: u64) -> Result<Self, BadGeometry> {
         redundancy.check()?;
         if !unit.is_power_of_two() || !(UNIT_MIN..=UNIT_MAX).contains(&unit) {
-            let why = format!("a unit of {} cannot be used: take a power of two from 4KiB to 4MiB", Size(unit));
-            return Err(Error::Invalid(why.into()));
+            return Err(BadGeometry::Unit(unit));
         }
         if !(redundancy.members_min()..=MEMBERS_MAX).contains(&members) {
-            let least = redundancy.members_min();
-            let why = format!("this redundancy needs {least} to {MEMBERS_MAX} members, not {members}");
-            return Err(Error::Invalid(why.into()));
+            return Err(BadGeometry::Members { least: redundancy.members_min(), given: members });
         }
         let mut geometry = Self { redundancy, members, unit, cycles, places: Vec::new() };
         let whole = u128::from(cycles) * u128::from(geometry.member_cycle_bytes()) * members as u128;
         if cycles == 0 || whole > 1 << 60 {
-            return Err(Error::Invalid("an array has at least one cycle, and at most 1 EiB".into()));
+            return Err(BadGeometry::Cycles);
         }
         geometry.places = geometry.count_places();
         Ok(geometry)

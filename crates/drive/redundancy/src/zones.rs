@@ -13,9 +13,7 @@
 
 use std::cmp::Reverse;
 
-use cheetah_device::{Error, Result, Size};
-
-use crate::geometry::{ArrayGeometry, Redundancy};
+use crate::geometry::{ArrayGeometry, BadGeometry, Redundancy};
 
 /// The most zones of a set.
 pub const ZONES_MAX: usize = 64;
@@ -61,12 +59,12 @@ impl SetGeometry {
     ///
     /// If the redundancy or the unit is out of range, there are too few or too many members, they are larger than
     /// [`SET_BYTES_MAX`] together, or they are too small to hold anything.
-    pub fn new(redundancy: Redundancy, unit: u64, member_bytes: &[u64]) -> Result<Self> {
+    pub fn new(redundancy: Redundancy, unit: u64, member_bytes: &[u64]) -> Result<Self, BadGeometry> {
         // Checks all but the sizes.
         ArrayGeometry::new(redundancy, unit, member_bytes.len(), 1)?;
         let total = member_bytes.iter().map(|bytes| u128::from(*bytes)).sum::<u128>();
         if total > u128::from(SET_BYTES_MAX) {
-            return Err(Error::Invalid("the members are larger than 1 EiB together".into()));
+            return Err(BadGeometry::TooLarge);
         }
         let mut set = Self { redundancy, zones: Vec::new(), used: vec![0; member_bytes.len()] };
         match redundancy {
@@ -74,9 +72,7 @@ impl SetGeometry {
             Redundancy::Mirror { copies } => set.add_mirror_zones(copies, unit, member_bytes)?,
         }
         if set.zones.is_empty() {
-            let (least, unit) = (redundancy.members_min(), Size(unit));
-            let why = format!("fewer than {least} members are large enough for units of {unit}");
-            return Err(Error::Invalid(why.into()));
+            return Err(BadGeometry::TooSmall { least: redundancy.members_min(), unit });
         }
         Ok(set)
     }
@@ -127,7 +123,7 @@ impl SetGeometry {
         self.redundancy.losses_max().checked_sub(lost)
     }
 
-    fn add_parity_zones(&mut self, unit: u64, member_bytes: &[u64]) -> Result<()> {
+    fn add_parity_zones(&mut self, unit: u64, member_bytes: &[u64]) -> Result<(), BadGeometry> {
         let mut start = 0;
         for level in levels(member_bytes) {
             let members: Vec<usize> = (0..member_bytes.len()).filter(|member| member_bytes[*member] >= level).collect();
@@ -142,7 +138,7 @@ impl SetGeometry {
         Ok(())
     }
 
-    fn add_mirror_zones(&mut self, copies: usize, unit: u64, member_bytes: &[u64]) -> Result<()> {
+    fn add_mirror_zones(&mut self, copies: usize, unit: u64, member_bytes: &[u64]) -> Result<(), BadGeometry> {
         let copies_u64 = copies as u64;
         // In cycles. Of each cycle, a member holds a unit of data and one further copy of `copies - 1` others.
         let mut left: Vec<u64> = member_bytes.iter().map(|bytes| bytes / (copies_u64 * unit)).collect();
@@ -157,7 +153,7 @@ impl SetGeometry {
     }
 
     /// Appends a zone, on each member after the zones that it has.
-    fn add_zone(&mut self, members: Vec<usize>, unit: u64, cycles: u64) -> Result<()> {
+    fn add_zone(&mut self, members: Vec<usize>, unit: u64, cycles: u64) -> Result<(), BadGeometry> {
         let array = ArrayGeometry::new(self.redundancy, unit, members.len(), cycles)?;
         let member_starts = members.iter().map(|member| self.used[*member]).collect();
         members.iter().for_each(|member| self.used[*member] += array.member_bytes());
@@ -342,12 +338,12 @@ mod tests {
     #[test]
     fn refusals_say_why() {
         let parity = Redundancy::Parity { parities: 2 };
-        let refusal = |redundancy, sizes: &[u64]| SetGeometry::new(redundancy, UNIT, sizes).unwrap_err().to_string();
-        assert!(refusal(parity, &[MIB; 2]).contains("needs 3 to 255 members, not 2"));
-        assert!(refusal(parity, &[MIB; 256]).contains("not 256"));
-        assert!(refusal(parity, &[MIB, MIB, UNIT]).contains("fewer than 3 members are large enough"));
-        assert!(refusal(parity, &[u64::MAX; 3]).contains("1 EiB"));
-        assert!(SetGeometry::new(parity, 5000, &[MIB; 3]).is_err());
+        let refusal = |redundancy, sizes: &[u64]| SetGeometry::new(redundancy, UNIT, sizes).unwrap_err();
+        assert_eq!(refusal(parity, &[MIB; 2]), BadGeometry::Members { least: 3, given: 2 });
+        assert_eq!(refusal(parity, &[MIB; 256]), BadGeometry::Members { least: 3, given: 256 });
+        assert_eq!(refusal(parity, &[MIB, MIB, UNIT]), BadGeometry::TooSmall { least: 3, unit: UNIT });
+        assert_eq!(refusal(parity, &[u64::MAX; 3]), BadGeometry::TooLarge);
+        assert_eq!(SetGeometry::new(parity, 5000, &[MIB; 3]), Err(BadGeometry::Unit(5000)));
     }
 
     #[test]

@@ -25,18 +25,42 @@ const SIDE_FILES: [SideFile; 6] = [
     SideFile { what: "file of partial digests", suffix: ".grains", begins: b"" },
 ];
 
-/// Returns an error that names the image, if the file at `path`, which begins with `start`, is such a file.
-pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
+/// A file that is not an image, but is kept beside one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnImage {
+    /// The image is there.
+    #[error("{path} is the {what} of {image}, not an image; give {image} instead", path = .path.display(), image = .image.display())]
+    Of {
+        /// The file.
+        path: PathBuf,
+        /// Its kind.
+        what: &'static str,
+        /// The image.
+        image: PathBuf,
+    },
+    /// The image is not there.
+    #[error("{path} is a {what}, not an image, and there is no {image} beside it", path = .path.display(), image = .image.display())]
+    Alone {
+        /// The file.
+        path: PathBuf,
+        /// Its kind.
+        what: &'static str,
+        /// The image.
+        image: PathBuf,
+    },
+}
+
+/// Returns what the file at `path`, which begins with `start`, is instead of an image, if it is such a file.
+pub fn refusal(path: &Path, start: &[u8]) -> Option<NotAnImage> {
     SIDE_FILES.iter().find_map(|kind| {
         let image = image_of(path, kind.suffix)?;
-        let (shown, what) = (path.display(), kind.what);
+        let (path, what) = (path.to_owned(), kind.what);
         let partial = PathBuf::from(with_ending(image.as_os_str(), ".partial"));
         if image.exists() || partial.exists() {
-            let image = image.display();
-            return Some(format!("{shown} is the {what} of {image}, not an image; give {image} instead"));
+            return Some(NotAnImage::Of { path, what, image });
         }
-        (!kind.begins.is_empty() && start.starts_with(kind.begins))
-            .then(|| format!("{shown} is a {what}, not an image, and there is no {} beside it", image.display()))
+        let is_one = !kind.begins.is_empty() && start.starts_with(kind.begins);
+        is_one.then_some(NotAnImage::Alone { path, what, image })
     })
 }
 
@@ -75,16 +99,17 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("x.E01"), "image").unwrap();
         std::fs::write(at("y.raw.partial"), "image").unwrap();
-        for (name, words) in [
-            ("x.E01.custody", "is the custody log of"),
-            ("x.E01.digests", "is the file of chunk digests of"),
-            ("x.E01.report.txt", "is the acquisition report of"),
-            ("y.raw.acquire", "is the journal of an unfinished acquisition of"),
+        for (name, what, image) in [
+            ("x.E01.custody", "custody log", "x.E01"),
+            ("x.E01.digests", "file of chunk digests", "x.E01"),
+            ("x.E01.report.txt", "acquisition report", "x.E01"),
+            ("y.raw.acquire", "journal of an unfinished acquisition", "y.raw"),
         ] {
-            let refusal = refusal(&at(name), b"anything").unwrap();
-            assert!(refusal.contains(words) && refusal.contains("give "), "{refusal}");
+            let of_image = NotAnImage::Of { path: at(name), what, image: at(image) };
+            assert_eq!(refusal(&at(name), b"anything"), Some(of_image));
         }
-        assert!(refusal(&at("gone.raw.custody"), b"{\"seq\":1,").unwrap().contains("there is no"));
+        let alone = NotAnImage::Alone { path: at("gone.raw.custody"), what: "custody log", image: at("gone.raw") };
+        assert_eq!(refusal(&at("gone.raw.custody"), b"{\"seq\":1,"), Some(alone));
         for (name, start) in
             [("roads.map", &b"\0\0"[..]), ("x.E01", b"EVF"), (".custody", b"{\"seq\":1"), ("a.digests", b"")]
         {

@@ -18,7 +18,7 @@ use crate::key::{Key, Keys};
 use crate::key_wrap::unwrap;
 use crate::opened::{Content, Opened, Region, Sealed};
 use crate::piece::Piece;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{self, Refusal, Result, Untried};
 
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of keys: those of AES-128, and twice as many.
@@ -37,7 +37,7 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<(Opened, Vec<Stri
     for (index, volume) in container.volumes.iter().enumerate().filter(|(_, volume)| volume.is_encrypted) {
         let name = &volume.name;
         if let Some(why) = volume.refused {
-            untried.push(format!("the volume \"{name}\" was not tried: {why} is not supported"));
+            untried.push(Untried::Volume { name: name.clone(), what: why });
             refused = Some(why);
             continue;
         }
@@ -50,7 +50,7 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<(Opened, Vec<Stri
             }
         }
     }
-    untried.extend(container.unread.iter().map(|flaw| format!("a volume was not tried: {flaw}")));
+    untried.extend(container.unread.iter().cloned().map(Untried::Unread));
     if opened.is_empty() {
         let has_locks = container.volumes.iter().any(|volume| volume.is_encrypted && volume.refused.is_none());
         return Err(match refused {
@@ -58,19 +58,19 @@ pub(crate) async fn open(place: &Piece, keys: &Keys) -> Result<(Opened, Vec<Stri
             _ => Refusal::WrongKeys { untried },
         });
     }
-    closed.append(&mut untried);
+    closed.extend(untried.iter().map(ToString::to_string));
     Ok((show(place, &container, opened).await?, closed))
 }
 
 /// The cipher of a volume, and what opened it.
 type Found = (Locked<SectorCipher>, String);
 
-/// Tries the keys on a volume, each with its budget. Adds why some users could not be tried, a clause each.
+/// Tries the keys on a volume, each with its budget. Adds why some users could not be tried.
 async fn find_key(
     container: &Arc<Container>,
     index: usize,
     (keys, budgets): (&Keys, &mut [Budget]),
-    untried: &mut Vec<String>,
+    untried: &mut Vec<Untried>,
 ) -> Result<Option<Found>> {
     for (key, budget) in keys.iter().filter(|key| !key.is_file).zip(budgets) {
         let (container, key, mut left) = (Arc::clone(container), Arc::clone(key), *budget);
@@ -86,16 +86,15 @@ async fn find_key(
         }
         untried.extend(clauses);
     }
-    untried.sort_unstable();
-    untried.dedup();
+    refusal::sort(untried);
     Ok(None)
 }
 
 /// Tries a password on each user of a volume. Blocks.
-fn try_key(volume: &Volume, key: &Key, budget: &mut Budget) -> Result<(Option<Found>, Vec<String>)> {
+fn try_key(volume: &Volume, key: &Key, budget: &mut Budget) -> Result<(Option<Found>, Vec<Untried>)> {
     let mut untried = Vec::new();
     let Some(sealed) = &volume.key else {
-        return Ok((None, vec![format!("the volume \"{}\" has no key", volume.name)]));
+        return Ok((None, vec![Untried::NoKey(volume.name.clone())]));
     };
     for opener in &volume.openers {
         let name = format!("{} of \"{}\" ({})", volume.kind_of(opener), volume.name, opener.id);
@@ -108,7 +107,7 @@ fn try_key(volume: &Volume, key: &Key, budget: &mut Budget) -> Result<(Option<Fo
             Ok(Some(cipher)) => return Ok((Some((Locked::new(cipher)?, name)), untried)),
             Ok(None) => {}
             Err(why @ (Refusal::TooCostly(_) | Refusal::Damaged(_) | Refusal::Unsupported(_))) => {
-                untried.push(format!("the {name} was not tried: {why}"));
+                untried.push(Untried::Way { what: name, why: Box::new(why) });
             }
             Err(why) => return Err(why),
         }
@@ -245,6 +244,7 @@ mod tests {
             let found = find_key(&container, 0, (&keys, &mut budgets[..]), &mut untried).await.unwrap();
             assert!(found.is_none() && untried.len() == clauses, "{untried:?}");
         }
-        assert!(untried[0].contains("more time"), "{untried:?}");
+        let [Untried::Way { why, .. }] = &untried[..] else { panic!("{untried:?}") };
+        assert!(matches!(**why, Refusal::TooCostly(_)), "{why}");
     }
 }

@@ -17,7 +17,7 @@ use crate::key::{Key, Keys};
 use crate::key_wrap::unwrap;
 use crate::opened::{Content, Opened, Region, Sealed};
 use crate::piece::Piece;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{self, Refusal, Result, Untried};
 
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of the keys of users and volumes: those of AES-128.
@@ -76,13 +76,12 @@ async fn find_key(contexts: Vec<Context>, keys: &Keys) -> Result<(LockedBytes, S
             Err(why) => return Err(why),
         }
     }
-    untried.sort_unstable();
-    untried.dedup();
+    refusal::sort(&mut untried);
     Err(Refusal::WrongKeys { untried })
 }
 
-/// What a key opens, and why some users were not tried, a clause each.
-type Tried = (Option<(LockedBytes, String)>, Vec<String>);
+/// What a key opens, and why some users were not tried.
+type Tried = (Option<(LockedBytes, String)>, Vec<Untried>);
 
 /// Tries a passphrase on each user. Blocks.
 fn try_key(contexts: &[Context], key: &Key) -> Result<Tried> {
@@ -97,7 +96,7 @@ fn try_key(contexts: &[Context], key: &Key) -> Result<Tried> {
                 }
             }
             Err(why @ (Refusal::TooCostly(_) | Refusal::Damaged(_))) => {
-                untried.push(format!("the {} was not tried: {why}", name(user)));
+                untried.push(Untried::Way { what: name(user), why: Box::new(why) });
             }
             Err(why) => return Err(why),
         }

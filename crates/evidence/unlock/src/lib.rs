@@ -43,5 +43,5 @@ pub use key::{KEYS_MAX, Keys};
 pub use layer::OpenedVolumes;
 pub use outcome::{LockedVolume, OpenedVolume, Outcome};
 pub use place::Place;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Untried};
 pub use unlock::{Candidate, StillLocked, Unlocked, Unlocking};

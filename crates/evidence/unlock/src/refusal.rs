@@ -9,8 +9,8 @@ pub enum Refusal {
     /// No key opens it.
     #[error("none of the keys opens it{}", list(untried))]
     WrongKeys {
-        /// The ways to open it that could not be tried, and why: a clause each.
-        untried: Vec<String>,
+        /// The ways to open it that could not be tried, and why.
+        untried: Vec<Untried>,
     },
     /// Keys open some of its volumes, and not all.
     #[error("not all of its volumes are open{}", list(closed))]
@@ -62,6 +62,55 @@ impl From<Flaw> for Refusal {
 
 pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
-fn list(untried: &[String]) -> String {
-    untried.iter().map(|one| format!("; {one}")).collect()
+/// A way to open a volume that was not tried, and why: a clause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untried {
+    /// A key slot of LUKS.
+    #[error("key slot {number} was not tried: {why}")]
+    Slot {
+        /// Its number.
+        number: u32,
+        /// Why.
+        why: Box<Refusal>,
+    },
+    /// A user of an Apple volume, or a header of a VeraCrypt volume.
+    #[error("the {what} was not tried: {why}")]
+    Way {
+        /// Its kind and its name.
+        what: String,
+        /// Why.
+        why: Box<Refusal>,
+    },
+    /// A key, on a header of a VeraCrypt volume.
+    #[error("a key was not tried on the {header}: {why}")]
+    Key {
+        /// Which header.
+        header: &'static str,
+        /// Why.
+        why: Box<Refusal>,
+    },
+    /// A volume of a container, which uses something that is not supported.
+    #[error("the volume \"{name}\" was not tried: {what} is not supported")]
+    Volume {
+        /// Its name.
+        name: String,
+        /// What is not supported.
+        what: &'static str,
+    },
+    /// A volume of a container that has no key.
+    #[error("the volume \"{0}\" has no key")]
+    NoKey(String),
+    /// A volume of a container that cannot be described.
+    #[error("a volume was not tried: {0}")]
+    Unread(Flaw),
+}
+
+/// Puts them in order, each once.
+pub(crate) fn sort(untried: &mut Vec<Untried>) {
+    untried.sort_by_cached_key(ToString::to_string);
+    untried.dedup();
+}
+
+fn list<T: std::fmt::Display>(clauses: &[T]) -> String {
+    clauses.iter().map(|one| format!("; {one}")).collect()
 }

@@ -10,7 +10,7 @@
 
 use smallvec::SmallVec;
 
-use crate::{ByteRange, Error, Result, Size};
+use crate::{ByteRange, Error, Size};
 
 /// The order of bytes on children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +31,42 @@ pub const UNIT_MAX: u64 = 4 << 20;
 
 impl Layout {
     /// Fails, with the reason, if the stripe unit is invalid.
-    pub fn check(self) -> Result<()> {
+    pub fn check(self) -> Result<(), Unplaceable> {
         let Self::Stripe { unit } = self else { return Ok(()) };
         if unit.is_power_of_two() && (UNIT_MIN..=UNIT_MAX).contains(&unit) {
             return Ok(());
         }
-        let (min, max) = (Size(UNIT_MIN), Size(UNIT_MAX));
-        let why = format!("a stripe unit of {} cannot be used: take a power of two from {min} to {max}", Size(unit));
-        Err(Error::Invalid(why.into()))
+        Err(Unplaceable::Unit(unit))
+    }
+}
+
+/// Why bytes cannot be placed on children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unplaceable {
+    /// The stripe unit, in bytes, is not a power of two from [`UNIT_MIN`] to [`UNIT_MAX`].
+    #[error("a stripe unit of {} cannot be used: take a power of two from {} to {}", Size(*.0), Size(UNIT_MIN), Size(UNIT_MAX))]
+    Unit(u64),
+    /// There is no child.
+    #[error("a device needs at least one child to hold its bytes")]
+    NoChildren,
+    /// The sizes of the children add up to more than 2^63 bytes.
+    #[error("the children are larger than 8 EiB together")]
+    TooLarge,
+    /// A striped child is smaller than a unit.
+    #[error("child {} of the stripe has {}, less than one stripe unit of {}", .child + 1, Size(*.bytes), Size(*.unit))]
+    ChildTooSmall {
+        /// Its place among the children, from 0.
+        child: usize,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The stripe unit in bytes.
+        unit: u64,
+    },
+}
+
+impl From<Unplaceable> for Error {
+    fn from(why: Unplaceable) -> Self {
+        Self::Invalid(why.to_string().into())
     }
 }
 
@@ -79,16 +107,16 @@ impl Placement {
     ///
     /// Fails without children, with an invalid unit, if a striped child is smaller than a unit, and if the sizes add up
     /// to more than 2^63 bytes.
-    pub fn new(layout: Layout, child_sizes: &[u64]) -> Result<Self> {
+    pub fn new(layout: Layout, child_sizes: &[u64]) -> Result<Self, Unplaceable> {
         layout.check()?;
         if child_sizes.is_empty() {
-            return Err(Error::Invalid("a device needs at least one child to hold its bytes".into()));
+            return Err(Unplaceable::NoChildren);
         }
         child_sizes
             .iter()
             .try_fold(0u64, |sum, size| sum.checked_add(*size))
             .filter(|sum| *sum <= 1 << 63)
-            .ok_or_else(|| Error::Invalid("the children are larger than 8 EiB together".into()))?;
+            .ok_or(Unplaceable::TooLarge)?;
         let (zones, unit_bits) = match layout {
             Layout::Linear => (linear_zones(child_sizes), 0),
             Layout::Stripe { unit } => (stripe_zones(unit, child_sizes)?, unit.trailing_zeros()),
@@ -163,11 +191,9 @@ fn linear_zones(child_sizes: &[u64]) -> Vec<Zone> {
     zones
 }
 
-fn stripe_zones(unit: u64, child_sizes: &[u64]) -> Result<Vec<Zone>> {
+fn stripe_zones(unit: u64, child_sizes: &[u64]) -> Result<Vec<Zone>, Unplaceable> {
     if let Some(child) = child_sizes.iter().position(|size| *size < unit) {
-        let (has, unit) = (Size(child_sizes[child]), Size(unit));
-        let why = format!("child {} of the stripe has {has}, less than one stripe unit of {unit}", child + 1);
-        return Err(Error::Invalid(why.into()));
+        return Err(Unplaceable::ChildTooSmall { child, bytes: child_sizes[child], unit });
     }
     let usable: Vec<u64> = child_sizes.iter().map(|size| size - size % unit).collect();
     let mut zones = Vec::new();
@@ -228,15 +254,15 @@ mod tests {
 
     #[test]
     fn refusals_say_why() {
-        let refusal = |layout, sizes: &[u64]| Placement::new(layout, sizes).unwrap_err().to_string();
+        let refusal = |layout, sizes: &[u64]| Placement::new(layout, sizes).unwrap_err();
         let stripe = |unit| Layout::Stripe { unit };
         for unit in [0, 512, 4097, 3 << 12, 8 << 20, u64::MAX] {
-            let text = refusal(stripe(unit), &[1 << 30]);
-            assert!(text.contains("take a power of two from 4KiB to 4MiB"), "{text}");
+            assert_eq!(refusal(stripe(unit), &[1 << 30]), Unplaceable::Unit(unit));
         }
-        assert!(refusal(Layout::Linear, &[]).contains("at least one child"));
-        assert!(refusal(Layout::Linear, &[u64::MAX, 1]).contains("8 EiB"));
-        let text = refusal(stripe(64 * KIB), &[1 << 30, 1000]);
-        assert_eq!(text, "child 2 of the stripe has 1000B, less than one stripe unit of 64KiB");
+        assert_eq!(refusal(Layout::Linear, &[]), Unplaceable::NoChildren);
+        assert_eq!(refusal(Layout::Linear, &[u64::MAX, 1]), Unplaceable::TooLarge);
+        let small = Unplaceable::ChildTooSmall { child: 1, bytes: 1000, unit: 64 * KIB };
+        assert_eq!(refusal(stripe(64 * KIB), &[1 << 30, 1000]), small);
+        assert_eq!(small.to_string(), "child 2 of the stripe has 1000B, less than one stripe unit of 64KiB");
     }
 }

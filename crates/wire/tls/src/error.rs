@@ -199,6 +199,9 @@ pub enum TlsError {
     /// A list of revoked certificates is older than the known one, or lacks certificates on it.
     #[error("the list of revoked certificates is older than the one in use, or lacks certificates on that list")]
     OldRevocations,
+    /// A list of revoked certificates is not signed by the room.
+    #[error("the list of revoked certificates is not signed by the room")]
+    ForeignRevocations,
     /// The enrolment server is another room's.
     #[error("another room answers: none of its certificates has the key that the invitation names")]
     OtherAuthority,

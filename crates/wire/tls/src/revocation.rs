@@ -32,8 +32,7 @@ impl Revocations {
             return Err(malformed("the list of revoked certificates is malformed"));
         };
         let authority = certificate::parse(authority)?;
-        list.verify_signature(authority.public_key())
-            .map_err(|_| malformed("the list of revoked certificates is not signed by the room"))?;
+        list.verify_signature(authority.public_key()).map_err(|_| TlsError::ForeignRevocations)?;
         let serials = list.iter_revoked_certificates().map(|revoked| Serial::from_bytes(revoked.raw_serial()));
         Ok(Self { number: list.crl_number().cloned(), serials: serials.collect::<Result<_, _>>()?, der: der.to_vec() })
     }

@@ -16,6 +16,7 @@ import pytsk3
 
 from cheetah.triage.content import stored
 from cheetah.triage.filesystem import allocation, allocation_maps, distrust, opening
+from cheetah.triage.filesystem import runs as block_runs
 from cheetah.triage.kinds import extensions, types
 from cheetah.triage.kinds.signatures import HEAD_BYTES, Type
 from cheetah.triage.ranking import folder_kinds, score
@@ -180,7 +181,7 @@ def _with_doubts(
             one.valid = distrust.valid_length(worker, entry.volume, entry.inode, one.size)
             why = None if one.valid is not None else "its valid length is unknown, as its directory entry was not found"
         elif volume.fs == "ntfs" and one.size and not has_runs and not attribute.info.name:
-            if int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
+            if block_runs.are_stored(attribute):
                 place = distrust.elsewhere(one.file)
                 why = None if place is None else f"its content is {place}"
         elif volume.fs == "ext4" and distrust.is_encrypted(worker, entry.volume, entry.inode):
@@ -205,15 +206,10 @@ def _attribute(file: pytsk3.File, entry: Entry) -> Any:
 
 def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
     """Returns start and length of stored runs in bytes of the volume, without holes and placeholders."""
-    runs: list[tuple[int, int]] = []
-    if attribute is None or not int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
-        return runs
-    for run in attribute:
-        if not int(run.flags) & (int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)):
-            runs.append((int(run.addr) * block_size, int(run.len) * block_size))
-        if len(runs) == _RUNS_MAX:
-            break
-    return runs
+    if attribute is None or not block_runs.are_stored(attribute):
+        return []
+    stored_runs = (run for run in block_runs.of(attribute) if not run.is_hole)
+    return [(run.block * block_size, run.count * block_size) for run in itertools.islice(stored_runs, _RUNS_MAX)]
 
 
 def _judge_deleted(tools: Tools, one: OpenStream, runs: list[tuple[int, int]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytsk3
 
-from cheetah.triage.filesystem import opening
+from cheetah.triage.filesystem import opening, runs
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Entry
 
@@ -37,10 +37,9 @@ def places(worker: Worker, entry: Entry, attribute: Any) -> list[tuple[int, int]
     last = int(opening.file_system(worker, entry.volume).info.last_block_act)
     found: list[tuple[int, int]] = []
     blocks = 0
-    for run in attribute:
-        first, count = int(run.addr), int(run.len)
+    for at, first, count, flags in runs.of(attribute):
         start, length = volume.start + first * volume.block_size, count * volume.block_size
-        is_plain = int(run.flags) == 0 and int(run.offset) == blocks and count > 0 and first + count - 1 <= last
+        is_plain = flags == 0 and at == blocks and count > 0 and first + count - 1 <= last
         is_inside = start + length <= volume.start + volume.length and not worker.image().is_corrected(start, length)
         if not (is_plain and is_inside) or len(found) == RUNS_MAX:
             return []

@@ -5,18 +5,17 @@ large inodes name it in what a listing reads anyway.
 """
 
 import contextlib
+from itertools import islice
 
 import pytsk3
 
-from cheetah.triage.filesystem import ext_inodes
+from cheetah.triage.filesystem import ext_inodes, runs
 from cheetah.triage.filesystem.times import ExtTimes, FileTimes, NtfsTimes
 from cheetah.triage.task import Volume
 
 RUNS_MAX = 16
 """The number of runs of a stream of NTFS that are looked at: a sparse one may begin with many holes."""
 _META_REGULAR = 1
-_NONRESIDENT = int(pytsk3.TSK_FS_ATTR_NONRES)
-_WITHOUT_PLACE = int(pytsk3.TSK_FS_ATTR_RUN_FLAG_SPARSE) | int(pytsk3.TSK_FS_ATTR_RUN_FLAG_FILLER)
 
 
 class Places:
@@ -38,14 +37,10 @@ class NtfsPlaces(Places):
         self._volume = volume
 
     def of_stream(self, attribute: pytsk3.Attribute) -> int | None:
-        if not int(attribute.info.flags) & _NONRESIDENT:
+        if not runs.are_stored(attribute):
             return None
-        for number, run in enumerate(attribute):
-            if number == RUNS_MAX:
-                break
-            if not int(run.flags) & _WITHOUT_PLACE:
-                return _in_image(self._volume, int(run.addr))
-        return None
+        first = next((run for run in islice(runs.of(attribute), RUNS_MAX) if not run.is_hole), None)
+        return None if first is None else _in_image(self._volume, first.block)
 
 
 class ExtPlaces(Places):

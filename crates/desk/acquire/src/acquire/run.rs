@@ -242,7 +242,7 @@ impl Finished {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
         let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
-        let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
+        let notes = notes_on(&self.state.openings).take(NOTES_LOGGED_MAX).collect();
         for files in self.files.chunks(cheetah_custody::FILES_LOGGED_TOGETHER) {
             recorder.record(&CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
@@ -283,7 +283,7 @@ impl Finished {
     fn report(self, sinks: Vec<SinkReport>) -> Report {
         let Self { state, hashes, active, tally, doubts, volumes, files } = self;
         let damage = Damage::of(&state.bad);
-        let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
+        let (interruptions, notes) = (state.interruptions(), notes_on(&state.openings).collect());
         let mut unreadable = Vec::new();
         state.bad.into_iter().for_each(|bad: BadRange| bad.push(&mut unreadable));
         let (decrypted, volume) = match volumes.content {
@@ -325,6 +325,11 @@ impl Finished {
             sinks,
         }
     }
+}
+
+/// What an examiner must know of the times that the source was opened again, a sentence each.
+fn notes_on(openings: &[Opening]) -> impl Iterator<Item = String> {
+    openings.iter().flat_map(Opening::notes).map(|note| note.to_string())
 }
 
 /// What must be known of a disk of this machine, a sentence each. An agent says it of its own.

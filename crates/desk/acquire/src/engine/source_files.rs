@@ -94,7 +94,7 @@ impl SourceFiles {
                 file: path_to_text(&file.path).into_owned(),
                 size: file.size,
                 sha256: is_whole.then_some(sha256),
-                why_not: (!is_whole).then(|| "its bytes were not all read".to_owned()),
+                why_not: (!is_whole).then(|| NotMade::NotAllRead.to_string()),
             }
         };
         self.files.iter().zip(parts).map(read).collect()
@@ -124,8 +124,8 @@ impl SourceFiles {
         }
         let sha256 = self.known.take().or_else(|| content.sha256.clone().filter(|_| self.is_content && bad.is_empty()));
         let why_not = sha256.is_none().then(|| match self.is_remote {
-            true => "it was read over a link, in pieces, as its content was needed, and not as a whole".to_owned(),
-            false => "its bytes were not all read".to_owned(),
+            true => NotMade::InPieces.to_string(),
+            false => NotMade::NotAllRead.to_string(),
         });
         let read = |file: &SourceFile| FileRead {
             file: path_to_text(&file.path).into_owned(),
@@ -135,6 +135,21 @@ impl SourceFiles {
         };
         self.files.iter().map(read).collect()
     }
+}
+
+/// Why the hash of a file was not made.
+#[derive(Debug, thiserror::Error)]
+enum NotMade {
+    #[error("it was stopped")]
+    Stopped,
+    #[error("its size changed while it was read")]
+    SizeChanged,
+    #[error("its bytes were not all read")]
+    NotAllRead,
+    #[error("it was read over a link, in pieces, as its content was needed, and not as a whole")]
+    InPieces,
+    #[error("{0}")]
+    Read(#[from] std::io::Error),
 }
 
 /// Whether the content of a source of this kind is the bytes of one file.
@@ -165,16 +180,16 @@ fn hash(file: &SourceFile, is_named: bool, stop: &AtomicBool) -> FileRead {
     FileRead { file: path_to_text(&file.path).into_owned(), size: file.size, sha256, why_not }
 }
 
-fn sha256(path: &Path, size: u64, is_named: bool, stop: &AtomicBool) -> std::io::Result<String> {
+fn sha256(path: &Path, size: u64, is_named: bool, stop: &AtomicBool) -> Result<String, NotMade> {
     let mut file = if is_named { regular::open_named(path) } else { regular::open_beside(path) }?;
     let (mut hash, mut piece, mut len) = (Sha256::new(), vec![0; PIECE_BYTES], 0);
     loop {
         if stop.load(Ordering::Relaxed) {
-            return Err(std::io::Error::other("it was stopped"));
+            return Err(NotMade::Stopped);
         }
         match file.read(&mut piece)? {
             0 if len == size => return Ok(hex(&hash.finalize())),
-            0 => return Err(std::io::Error::other("its size changed while it was read")),
+            0 => return Err(NotMade::SizeChanged),
             read => {
                 hash.update(&piece[..read]);
                 len += read as u64;
@@ -209,8 +224,8 @@ mod tests {
         let read = read.finish(&Hashes::default(), Vec::new(), &[]).await;
         let hashes: Vec<_> = read.iter().map(|file| file.sha256.as_deref().map(|digest| &digest[..8])).collect();
         assert_eq!(hashes, [Some("ba7816bf"), Some("e3b0c442"), None, None]);
-        assert!(read[2].why_not.as_ref().unwrap().contains("changed"), "{:?}", read[2]);
-        assert!(read[3].why_not.as_ref().unwrap().contains("symbolic link"), "{:?}", read[3]);
+        assert_eq!(read[2].why_not, Some(NotMade::SizeChanged.to_string()));
+        assert_eq!(read[3].why_not, Some(regular::NotAFile::Link.to_string()));
         // A raw image is its file.
         let content = Hashes { sha256: Some("00".into()), ..Hashes::default() };
         let raw = |bad: &'static [BadRange]| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cheetah_error::next::Acquisition;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::{Locked, LockedFile, OwnFile};
@@ -299,6 +299,11 @@ fn unsigned(path: &Path) -> Error {
     .next(Acquisition::AskWriterOrBeginAgain)
 }
 
+/// Another process has the journal open.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} is in use: this acquisition is running already; wait for it", .0.display())]
+pub(super) struct Running(pub(super) PathBuf);
+
 fn in_use(path: &Path) -> Error {
-    Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
+    Error::caused(Kind::Failed, Running(path.to_owned()))
 }

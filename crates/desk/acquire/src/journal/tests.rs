@@ -1,5 +1,6 @@
+use super::file::Running;
 use super::*;
-use cheetah_drive::recognise::Comparison;
+use cheetah_drive::recognise::{Comparison, OpeningNote};
 use cheetah_error::next::Acquisition;
 use cheetah_image::Kind;
 use cheetah_image::own_file::NotOurs;
@@ -101,8 +102,8 @@ fn a_journal_returns_the_state_that_was_recorded() {
     assert!(open(&path).unwrap().is_none());
     let size = 3 * MIB + 5;
     let mut journal = Journal::create(&path, &start(size)).unwrap();
-    let busy = open(&path).unwrap_err().to_string();
-    assert!(busy.contains("running already"), "{busy}");
+    let busy = open(&path).unwrap_err();
+    assert_eq!(busy.cause(), Some(&Running(path.clone())), "{busy}");
     journal.append(&JournalRecord::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
     journal.append(&JournalRecord::Resume { at_s: 2, write_protected: None, opening: None }).unwrap();
     journal.append(&JournalRecord::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
@@ -178,8 +179,9 @@ fn an_interruption_is_counted_and_recorded_with_the_recognition_of_the_source() 
     let (_, state) = open(&path).unwrap().unwrap();
     assert_eq!((state.interruptions(), state.links_lost, state.instance.as_deref()), (2, 5, Some("3")));
     assert_eq!(state.openings, [resumed, opening(Cause::Lost, "3")]);
-    let notes = state.openings[0].notes();
-    assert!(notes[0].contains("vouched") && notes[1].contains("99.9 %") && notes[1].contains("66MiB"), "{notes:?}");
+    let vouched = OpeningNote::Vouched { at: MIB, differences: vec!["its path was a and is now b".into()] };
+    let sampled = OpeningNote::Sampled { at: MIB, comparison: state.openings[0].comparison.clone() };
+    assert_eq!(state.openings[0].notes(), [vouched, sampled]);
 }
 
 proptest! {

@@ -91,7 +91,8 @@ impl Liveness {
     }
 
     /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, or of one of its disks, where `error` occurred; `inside` is what
-    /// was readable within it. Where nothing can be tested, `maybe` decides.
+    /// was readable within it. Where nothing can be tested, `maybe` decides. Fails with [`Error::Invalid`] if the source has another size
+    /// when it is opened again.
     pub async fn prove(
         &self,
         device: &DynDevice,
@@ -121,7 +122,7 @@ impl Liveness {
                 Ok(again) if again.source.device.geometry().size == device.geometry().size => {
                     device = again.source.device;
                 }
-                Ok(_) => return lost("it has another size now"),
+                Ok(again) => return Err(self.another(device.geometry().size, again.source.device.geometry().size)),
                 Err(error) => return lost(&format!("it cannot be reopened ({error})")),
             }
         }
@@ -137,6 +138,11 @@ impl Liveness {
             return lost("nothing at all can be read of it");
         }
         Ok(())
+    }
+
+    /// The error for a source that has another size when it is opened again: another disk has its name.
+    fn another(&self, then: u64, now: u64) -> Error {
+        Error::Invalid(format!("{} had {then} bytes, and has {now} since it was opened again", self.name).into())
     }
 
     fn some_good(&self, round: u64, inside: Option<ByteRange>) -> Vec<ByteRange> {

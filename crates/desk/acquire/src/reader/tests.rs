@@ -1,10 +1,15 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use cheetah_device::memory::Memory;
 use cheetah_device::{Device, Geometry, Io};
+use cheetah_image::{Evidence, Identity, Kind, Source};
+use futures::FutureExt as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::unacquirable;
+use crate::order::Opener;
 
 const SECTOR: u64 = 512;
 
@@ -208,5 +213,29 @@ async fn a_volume_is_lost_if_one_of_its_disks_cannot_be_read_though_the_others_c
     for disks in [[&good, &dead], [&dead, &good]] {
         let lost = on(disks).prove(&good, suspect, (None, true), &error).await;
         assert!(matches!(lost, Err(DeviceError::Lost { .. })), "{lost:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_has_another_size_when_it_is_opened_again_is_evidence_and_not_lost() {
+    let dead: DynDevice = Arc::new(Scratched { bytes: vec![1; 1 << 20], failures: Mutex::new(vec![u32::MAX; 2048]) });
+    let suspect = ByteRange::new(0, SECTOR);
+    let error = DeviceError::Unreadable { device: "disk".into(), range: suspect, why: "scratched".into() };
+    let reopen = |size: usize| -> Opener {
+        Arc::new(move || {
+            let identity = Identity::new(Kind::Raw, "disk", size as u64);
+            let source = Source::new(Arc::new(Memory::new(vec![1; size])), identity, "disk".into());
+            async move { Ok::<_, cheetah_error::Error>(Evidence::from(source)) }.boxed()
+        })
+    };
+    let proved = async |size: usize| {
+        let liveness = Liveness::new("disk", Some(reopen(size)), [suspect]);
+        liveness.prove(&dead, suspect, (None, true), &error).await
+    };
+    assert!(proved(1 << 20).await.is_ok());
+    for size in [1 << 19, 1 << 21] {
+        let another = proved(size).await.unwrap_err();
+        assert!(matches!(another, DeviceError::Invalid(_)), "{another}");
+        assert_eq!(unacquirable("disk", another).exit_code(), 3);
     }
 }

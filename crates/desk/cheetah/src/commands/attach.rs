@@ -188,7 +188,7 @@ async fn sector_bytes(args: &Args, opened: &OpenedSource, ui: Ui) -> u32 {
     }
     let tables = read_tables(&opened.device, recorded).await;
     for remark in tables.remarks {
-        let remark = cheetah_words::with(&remark.sentence, remark.next.as_slice());
+        let remark = cheetah_words::with(&remark, remark.next.as_slice());
         ui.warn(format_args!("{}: {remark}", args.source));
     }
     let found = tables.partitions.first().map(|partition| partition.sector_bytes);

@@ -47,7 +47,7 @@ pub fn run(args: &Args, desk: &Desk, ui: Ui) -> Result<()> {
     let Some(head) = report.head() else {
         return Err(Error::evidence(format!("{name}: there is no record in it")).into());
     };
-    let problems = report.problems();
+    let problems: Vec<_> = report.problems().iter().map(ToString::to_string).collect();
     let mut lines = vec![wrapped(&format!("{name}: {} records, the last of {}", head.records, last_time(&report)), 0)];
     lines.push(format!("  {head}"));
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));

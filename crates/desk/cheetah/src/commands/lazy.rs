@@ -130,7 +130,7 @@ fn say_complete(path: &str, image: &Image, ui: Ui) {
     let value = Fill::Complete {
         drive: path,
         hashes: &image.hashes,
-        note: image.note(),
+        note: image.note().map(|note| note.to_string()),
         size_bytes: image.size,
         source: &image.source,
         state: image.state,

@@ -114,7 +114,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         }
     };
     for remark in mount.remarks() {
-        let remark = cheetah_words::with(&remark.sentence, remark.next.as_slice());
+        let remark = cheetah_words::with(remark, remark.next.as_slice());
         ui.warn(format_args!("{}: {remark}", args.source));
     }
     say_ready(&args.source, &mount, &opened, ui);
@@ -153,7 +153,7 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
         remarks: mount
             .remarks()
             .iter()
-            .map(|remark| cheetah_words::with(&remark.sentence, remark.next.as_slice()).into())
+            .map(|remark| cheetah_words::with(remark, remark.next.as_slice()).into())
             .collect(),
         size_bytes: size.0,
     };

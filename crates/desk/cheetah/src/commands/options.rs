@@ -17,7 +17,8 @@ use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, Session, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
 use cheetah_source::{
-    Access, CacheOption, Keys, ListedCopy, OpenedSource, OverlayPlace, ShadowCopies, Shown, UnreadVolume, is_drive,
+    Access, CacheOption, Keys, ListedCopy, NotShown, OpenedSource, OverlayPlace, ShadowCopies, Shown, UnreadVolume,
+    is_drive,
 };
 use cheetah_tls::CredentialSet;
 use clap::ValueEnum;
@@ -489,7 +490,7 @@ fn list_copies(source: &str, copies: &[ListedCopy], ui: Ui) {
 }
 
 /// Names what is known of volumes in volumes and not opened.
-fn warn_of_not_opened(source: &str, not_opened: &[String], ui: Ui) {
+fn warn_of_not_opened(source: &str, not_opened: &[NotShown], ui: Ui) {
     not_opened.iter().for_each(|why| ui.warn(OneLine(format_args!("{source}: {why}"))));
 }
 

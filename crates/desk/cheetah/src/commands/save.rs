@@ -362,7 +362,7 @@ async fn partial(
 
 /// A warning that the image may not have one source.
 fn note(file: &DriveFile) -> Option<String> {
-    file.image.as_ref().and_then(Image::note)
+    file.image.as_ref().and_then(Image::note).map(|note| note.to_string())
 }
 
 fn warn_of_doubt(file: &DriveFile, ui: Ui) {

@@ -228,7 +228,8 @@ async fn look_at((host, port): (&str, u16), credential: Option<&Credential>, rep
         return;
     }
     let request = FarRequest { trains: false, bulk_to: Duration::ZERO, bulk_from: BULK };
-    match measure(FarClient::new(address, credential), request, &mut report.problems).await {
+    let problems = &mut report.problems;
+    match measure(FarClient::new(address, credential), request, |one| problems.push(one.to_string())).await {
         Ok(far) => report.far = Some(far),
         Err(FarError::NotOne { .. }) => {}
         Err(error) => tracing::debug!("{error}"),

@@ -59,7 +59,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(KnownFiles, usize)> {
 /// if no block tells its files from others.
 pub fn read_set(path: &Path) -> Result<KnownFiles> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    let none = |none: NoKnownSet| Error::caused(Kind::Misuse, none).within(path.display());
+    let none = |none: NoKnownSet| Error::caused(Kind::Misuse, none).within(path.display()).advise(none.next());
     if path.join(HASHDB_STORE).is_dir() {
         return Err(none(NoKnownSet::HashdbDatabase));
     }
@@ -206,6 +206,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
+    use cheetah_error::next;
+
     use super::*;
 
     /// Blocks that no short pattern makes up.
@@ -233,6 +235,11 @@ mod tests {
             let Err(error) = read_set(&at(name)) else { panic!("{name} was read") };
             let none = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<NoKnownSet>());
             assert_eq!((error.kind(), none.copied()), (Kind::Misuse, expected), "{name}");
+            assert_eq!(
+                error.has_next(next::Search::MakeSet),
+                expected.is_some_and(|none| none != NoKnownSet::Other),
+                "{name}"
+            );
         }
         KnownFiles::default().write_set(File::create(at("empty")).unwrap()).unwrap();
         assert_eq!(read_set(&at("empty")).err().map(|error| error.kind()), Some(Kind::Misuse));

@@ -9,6 +9,7 @@ use cheetah_unlock::Unlocked;
 use serde::Serialize;
 
 use super::copies::{DescribedCopy, ListedCopy};
+use super::not_shown::NotShown;
 use super::step::Step;
 use super::volume::{Content, Described, InnerVolume};
 
@@ -17,8 +18,8 @@ use super::volume::{Content, Described, InnerVolume};
 pub struct VolumeStack {
     /// Those that can be read, in the order in which they were found.
     pub volumes: Vec<InnerVolume>,
-    /// What is known of arrays, volume groups and others and cannot be read, a sentence without its end each.
-    pub not_opened: Vec<String>,
+    /// What is known of arrays, volume groups and others and cannot be read.
+    pub not_opened: Vec<NotShown>,
     /// The shadow copies of its NTFS volumes, shown or not.
     pub copies: Vec<ListedCopy>,
     /// The encrypted volumes, if keys were given: those that are open, and those that stay locked.
@@ -35,7 +36,7 @@ pub struct VolumeStack {
 #[derive(Debug, Serialize)]
 pub struct StackOutcome<'a> {
     volumes: Vec<Described<'a>>,
-    not_opened: &'a [String],
+    not_opened: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shadow_copies: Vec<DescribedCopy<'a>>,
 }
@@ -45,7 +46,8 @@ impl VolumeStack {
     pub fn outcome(&self) -> StackOutcome<'_> {
         let volumes = self.volumes.iter().filter_map(InnerVolume::described).collect();
         let shadow_copies = self.copies.iter().map(ListedCopy::described).collect();
-        StackOutcome { volumes, not_opened: &self.not_opened, shadow_copies }
+        let not_opened = self.not_opened.iter().map(ToString::to_string).collect();
+        StackOutcome { volumes, not_opened, shadow_copies }
     }
 
     /// Says that there is no shadow copy with this name: a sentence without its end.

@@ -19,6 +19,7 @@ mod copies;
 mod find;
 mod found;
 mod limits;
+mod not_shown;
 mod start;
 mod step;
 #[cfg(test)]
@@ -28,5 +29,6 @@ mod volume;
 pub use self::copies::{ListedCopy, ShadowCopies};
 pub(crate) use self::find::{How, find};
 pub use self::found::{StackOutcome, VolumeStack};
+pub use self::not_shown::NotShown;
 pub(crate) use self::start::{Start, by_table};
 pub use self::volume::{Assembled, Content, InnerVolume};

@@ -9,11 +9,12 @@ use cheetah_testing::raid::{disk, mirror, raid5};
 use cheetah_testing::vss;
 use cheetah_unlock::Place;
 use cheetah_volume::assembly::PLACES_MAX;
+use cheetah_volume::vss::Defect;
 use futures::FutureExt as _;
 use proptest::prelude::*;
 
 use super::limits::DEPTH_MAX;
-use super::{How, ShadowCopies, Start, VolumeStack, find};
+use super::{How, NotShown, ShadowCopies, Start, VolumeStack, find};
 
 /// Types of partitions.
 const LINUX: u8 = 0x83;
@@ -73,7 +74,7 @@ fn a_volume_that_lies_in_too_many_others_is_shown_and_not_looked_at() {
     let source = device(&bytes);
     let stack = found(&source);
     assert_eq!(stack.volumes.len() as u32, DEPTH_MAX + 1);
-    assert_eq!(stack.not_opened, ["what md_m2 holds is not looked for: it lies in 12 others"]);
+    assert_eq!(stack.not_opened, [NotShown::TooDeep("md_m2".to_owned())]);
     contents(&source, &stack);
 }
 
@@ -90,7 +91,7 @@ fn an_array_is_put_together_when_its_last_member_is_found_in_another_volume() {
     let all = contents(&source, &stack);
     assert!(all[4].1.starts_with(&content));
     assert!(!stack.volumes[4].description().contains("degraded"), "{}", stack.volumes[4].description());
-    assert_eq!(stack.not_opened, [""; 0]);
+    assert_eq!(stack.not_opened, []);
     assert!(stack.volumes[..4].iter().all(|volume| volume.is_used) && !stack.volumes[4].is_used);
 }
 
@@ -181,9 +182,10 @@ fn a_damaged_catalog_is_named_and_all_else_is_found() {
     let source = device(&made.bytes);
     let stack = found_with(&source, Start::Source, ShadowCopies::All);
     assert!(stack.copies.is_empty() && stack.volumes.is_empty());
-    let place = format!("the catalog block at byte {} of the volume", made.catalog_at);
-    assert!(stack.not_opened[0].starts_with("the shadow copies of it are not listed: "), "{:?}", stack.not_opened);
-    assert!(stack.not_opened[0].contains(&place), "{:?}", stack.not_opened);
+    let NotShown::Catalog { of, why: Defect::Damaged { at, .. } } = &stack.not_opened[0] else {
+        panic!("{:?}", stack.not_opened)
+    };
+    assert_eq!((&**of, *at), ("it", made.catalog_at as u64));
 }
 
 #[test]
@@ -194,7 +196,8 @@ fn shadow_copies_of_a_volume_without_the_name_of_ntfs_are_named() {
     let stack = found_with(&source, Start::Source, ShadowCopies::Unasked);
     let said = "the shadow copies of p1 are not listed: the header of VSS at byte 7680 of the volume is in a volume whose boot \
                 sector does not name NTFS";
-    assert_eq!((stack.copies.len(), &stack.not_opened[..]), (0, &[said.to_owned()][..]));
+    let notes: Vec<_> = stack.not_opened.iter().map(ToString::to_string).collect();
+    assert_eq!((stack.copies.len(), &notes[..]), (0, &[said.to_owned()][..]));
 }
 
 #[test]
@@ -203,8 +206,9 @@ fn members_of_arrays_beyond_the_limit_are_left_out_and_that_is_said() {
     let others: Vec<_> = (1..=PLACES_MAX).map(|number| (format!("disk{number}"), member(number))).collect();
     let stack = found_beside(&member(0), &others);
     assert_eq!(stack.volumes.len(), PLACES_MAX);
-    assert_eq!(stack.not_opened, ["more than 64 members of arrays are in it, and the others are left out"]);
-    assert_eq!(found_beside(&member(0), &others[1..]).not_opened, [""; 0]);
+    let too_many = NotShown::TooMany { max: PLACES_MAX, kind: "members of arrays", holder: "it".to_owned() };
+    assert_eq!(stack.not_opened, [too_many]);
+    assert_eq!(found_beside(&member(0), &others[1..]).not_opened, []);
 }
 
 /// A disk with a sector that cannot be read.
@@ -232,8 +236,8 @@ fn an_array_whose_content_cannot_be_examined_is_shown_and_that_is_said() {
     let source: DynDevice = Arc::new(Damaged(Memory::new(member), bad));
     let stack = found(&source);
     assert_eq!(names(&stack), ["md_m"]);
-    let [said] = &stack.not_opened[..] else { panic!("{:?}", stack.not_opened) };
-    assert!(said.starts_with("md_m could not be examined for known formats: "), "{said}");
+    let [NotShown::Unread { name, .. }] = &stack.not_opened[..] else { panic!("{:?}", stack.not_opened) };
+    assert_eq!(name, "md_m");
 }
 
 #[test]
@@ -304,7 +308,7 @@ proptest! {
         let source = device(&bytes);
         let stack = found(&source);
         let all = contents(&source, &stack);
-        prop_assert_eq!(&stack.not_opened, &[""; 0]);
+        prop_assert!(stack.not_opened.is_empty(), "{:?}", stack.not_opened);
         match all.iter().find(|(found, _)| *found == name) {
             Some((_, found)) => prop_assert!(is_volume && found.starts_with(&content)),
             None => prop_assert!(!is_volume, "{} is not among {:?}", name, names(&stack)),

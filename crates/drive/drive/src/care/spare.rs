@@ -13,6 +13,7 @@ use crate::node::allocate::{allocate_spare, confirm, free_spare};
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
 use crate::node::spec::NodeSpec;
+use crate::refused::Refused;
 use crate::session::Session;
 use crate::set::shared::Shared;
 
@@ -63,11 +64,11 @@ pub(crate) async fn replace(
             Err(error) => why.push(free_spare(&node, error, session).await.to_string()),
         }
     }
-    let needed = format!("{lost} is to be replaced by a node with {} of free memory", Size(size));
-    Err(Error::failed(match &why[..] {
-        [] => format!("{needed}, and there is no spare"),
-        why => format!("{needed}: {}", why.join("; ")),
-    }))
+    if why.is_empty() {
+        return Err(Refused::NoSpare { lost, bytes: size }.into());
+    }
+    let (needed, why) = (Size(size), why.join("; "));
+    Err(Error::failed(format!("{lost} is to be replaced by a node with {needed} of free memory: {why}")))
 }
 
 /// Why a node cannot take the place of a member; a clause.

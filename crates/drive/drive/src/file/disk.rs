@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
+use crate::refused::Refused;
 use cheetah_error::{Error, Result, next};
 use cheetah_image::publish::persist;
 use cheetah_image::regular;
@@ -70,8 +71,9 @@ impl DriveFile {
 
     fn change(&mut self, must_exist: bool, change: impl FnOnce(&mut Self)) -> Result<()> {
         // The file may have been moved since it was read, and a link put in its place.
-        self.path = resolved(&self.path)
-            .map_err(|error| Error::io(format_args!("following the link {}", self.path.display()), &error))?;
+        self.path = resolved(&self.path).map_err(|error| {
+            Error::io(format_args!("following the link {}", self.path.display()), &error).because(error)
+        })?;
         let lock = Lock::take(&self.path)?;
         if must_exist && lock.is_none() {
             return Err(Error::failed(format!("{} was removed meanwhile; nothing was changed", self.path.display())));
@@ -94,12 +96,8 @@ impl DriveFile {
     /// Refuses a file with several names (hard links). A change replaces the file at one name; the other names would
     /// keep the old file, which does not record lost nodes.
     pub(crate) fn check_one_name(&self) -> Result<()> {
-        let path = self.path.display();
         match Status::at(&self.path).map(|status| status.names) {
-            Ok(names) if names > 1 => Err(Error::failed(format!(
-                "{path} has {names} names (hard links), and a change would reach only one of them; remove the other names, \
-                 which `find DIRECTORY -samefile {path}` lists, and use symbolic links instead"
-            ))),
+            Ok(names) if names > 1 => Err(Refused::SeveralNames { path: self.path.clone(), names }.into()),
             _ => Ok(()),
         }
     }
@@ -254,8 +252,9 @@ mod tests {
         std::fs::remove_file(&link).unwrap();
         symlink(&moved, &link).unwrap();
         file.path = link.clone();
-        let refusal = file.update(|file| file.name = "again".into()).unwrap_err().to_string();
-        assert!(refusal.contains("following the link"), "{refusal}");
+        let refusal = file.update(|file| file.name = "again".into()).unwrap_err();
+        let why = refusal.cause::<std::io::Error>().map(std::io::Error::kind);
+        assert_eq!(why, Some(ErrorKind::NotFound), "{refusal}");
         assert!(link.is_symlink() && !moved.exists());
     }
 

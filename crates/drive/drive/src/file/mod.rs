@@ -300,17 +300,22 @@ pub enum ImageState {
 }
 
 impl Image {
-    /// A warning that the image may not have one source, as a sentence.
-    pub fn note(&self) -> Option<String> {
-        (self.differ_bytes_max > 0).then(|| {
-            format!(
-                "the source was opened again while it was read; a sample of what it had sent before was compared, and no \
-                 difference was found; had more than {} of that changed, a difference would have been found with \
-                 {CONFIDENCE_PERCENT} % probability",
-                Size(self.differ_bytes_max)
-            )
-        })
+    /// A warning that the image may not have one source.
+    pub fn note(&self) -> Option<MayDiffer> {
+        (self.differ_bytes_max > 0).then_some(MayDiffer { bytes_max: self.differ_bytes_max })
     }
+}
+
+/// An image may not have one source: only a sample of what the source had sent was compared when it was opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the source was opened again while it was read; a sample of what it had sent before was compared, and no difference was \
+     found; had more than {} of that changed, a difference would have been found with {CONFIDENCE_PERCENT} % probability",
+    Size(*.bytes_max)
+)]
+pub struct MayDiffer {
+    /// The most bytes that can differ, with a confidence of [`CONFIDENCE_PERCENT`].
+    pub bytes_max: u64,
 }
 
 impl ImageState {
@@ -453,7 +458,7 @@ impl Set {
             return Err(cheetah_device::Error::Invalid("a set without redundancy has no geometry".into()));
         };
         let sizes: Vec<u64> = self.nodes.iter().map(|node| node.size).collect();
-        SetGeometry::new(redundancy, unit, &sizes)
+        Ok(SetGeometry::new(redundancy, unit, &sizes)?)
     }
 
     /// The bad ranges that it records.

@@ -1,6 +1,6 @@
 //! Loading an image into a drive: one pass, hashed on the way.
 
-use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size, Zeroing};
+use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Zeroing};
 
 use super::progress::{LoadProgress, Teller, Telling};
 use crate::copy::{CopyProgress, DeviceCopy};
@@ -10,6 +10,7 @@ use crate::file::{DriveFile, Image, ImageState};
 use crate::fill::files;
 use crate::open::Drive;
 use crate::options::{OpenOptions, REPLACE_AFTER};
+use crate::refused::Refused;
 use crate::session::Session;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
@@ -80,13 +81,8 @@ impl Loader {
     /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes the drive after the image.
     pub async fn begin(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Self> {
         if size > file.size {
-            return Err(Error::failed(format!(
-                "{} has {}, {} only {}; enlarge the drive or create one from the image",
-                options.source_name,
-                Size(size),
-                file.name,
-                Size(file.size)
-            )));
+            let (image, drive) = (options.source_name.clone(), file.name.clone());
+            return Err(Refused::TooLarge { image, image_bytes: size, drive, drive_bytes: file.size }.into());
         }
         let drive = open(&file, options).await?;
         let image = Image {

@@ -100,7 +100,7 @@ impl Layout {
         if let Some((redundancy, _)) = self.redundancy() {
             redundancy.check()?;
         }
-        Placed::Stripe { unit: self.unit().unwrap_or(UNIT_BYTES_DEFAULT) }.check()
+        Ok(Placed::Stripe { unit: self.unit().unwrap_or(UNIT_BYTES_DEFAULT) }.check()?)
     }
 
     /// In words, without the nodes: `stripe of 64KiB`.

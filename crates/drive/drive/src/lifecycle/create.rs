@@ -20,6 +20,7 @@ use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
+use crate::refused::Refused;
 use crate::sealed::{self, SealRequest};
 use crate::session::Session;
 use crate::set::newest::refresh;
@@ -245,10 +246,7 @@ async fn append(file: &DriveFile, request: &EnlargeRequest) -> Result<DriveFile>
     });
     match updated {
         Ok(()) if is_as_known => made.confirm().await.map(|()| larger),
-        Ok(()) => {
-            let why = format!("{} was enlarged or changed by another process meanwhile; try again", file.name);
-            Err(made.undo(Error::failed(why)).await)
-        }
+        Ok(()) => Err(made.undo(Refused::Changed { drive: file.name.clone() }.into()).await),
         Err(error) => Err(made.undo(error).await),
     }
 }

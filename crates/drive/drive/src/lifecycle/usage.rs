@@ -6,8 +6,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
 use crate::node::health::{NodeStatus, node_statuses};
+use crate::refused::Refused;
 use crate::session::Session;
-use cheetah_error::{Error, Result, list};
+use cheetah_error::Result;
 
 /// How long a node may still count a connection that was closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,8 +26,7 @@ pub(crate) async fn unused(file: &DriveFile, session: &Session) -> Result<Vec<No
         }
         let writer = nodes.iter().any(|node| node.writer.is_some());
         if writer || Instant::now() >= until {
-            let (name, users) = (&file.name, list(&users));
-            return Err(Error::failed(format!("{name} is in use: {users}; unmount and close it everywhere first")));
+            return Err(Refused::InUse { drive: file.name.clone(), users }.into());
         }
         sleep(LOOK_AGAIN).await;
     }

@@ -103,7 +103,7 @@ fn kind(set: &Set) -> cheetah_device::Result<Kind> {
         }
     };
     let sizes: Vec<u64> = set.nodes.iter().map(|node| node.size).collect();
-    Placement::new(placed, &sizes).map(Kind::Plain)
+    Ok(Kind::Plain(Placement::new(placed, &sizes)?))
 }
 
 impl SetMap {

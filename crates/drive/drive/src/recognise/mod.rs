@@ -23,7 +23,7 @@ use cheetah_kit::random;
 use cheetah_nbd::client::Client;
 use futures::{StreamExt as _, stream};
 
-pub use self::opening::{Cause, Comparison, DiskCompared, Opening};
+pub use self::opening::{Cause, Comparison, DiskCompared, Opening, OpeningNote};
 pub use self::pieces::Pieces;
 use self::sample_size::{choose, differing_max, sample_size};
 use crate::copy::read_exactly;

@@ -98,39 +98,65 @@ impl Comparison {
 }
 
 impl Opening {
-    /// Sentences for the examiner: the differences the examiner vouched for, and the bytes that may differ.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// The differences the examiner vouched for, and the bytes that may differ.
+    pub fn notes(&self) -> Vec<OpeningNote> {
+        let (at, mut notes) = (self.at, Vec::new());
         if !self.vouched.is_empty() {
-            notes.push(format!(
-                "the examiner vouched for the source after {} were acquired, although {}",
-                Size(self.at),
-                self.vouched.join(", ")
-            ));
+            notes.push(OpeningNote::Vouched { at, differences: self.vouched.clone() });
         }
         match self.comparison {
             Comparison::Samples { differ_bytes_max: 1.., .. } => {
-                notes.push(format!("the source was opened again after {} were acquired; {self}", Size(self.at)));
+                notes.push(OpeningNote::Sampled { at, comparison: self.comparison.clone() });
             }
-            Comparison::Digests { unreadable_bytes: bytes @ 1.., .. } => notes.push(format!(
-                "{} acquired before could not be read any more when the source was opened again",
-                Size(bytes)
-            )),
+            Comparison::Digests { unreadable_bytes: bytes @ 1.., .. } => notes.push(OpeningNote::Unreadable { bytes }),
             _ => {}
         }
         notes
     }
 }
 
+/// What an examiner must know of one time that a source was opened again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningNote {
+    /// The source differed, and the examiner said that it is the same nevertheless.
+    #[error("the examiner vouched for the source after {} were acquired, although {}", Size(*.at), .differences.join(", "))]
+    Vouched {
+        /// Bytes that had been read.
+        at: u64,
+        /// The differences, a sentence each.
+        differences: Vec<String>,
+    },
+    /// Not all that had been read was compared, so some of it may differ.
+    #[error("the source was opened again after {} were acquired; {comparison}", Size(*.at))]
+    Sampled {
+        /// Bytes that had been read.
+        at: u64,
+        /// What was compared.
+        comparison: Comparison,
+    },
+    /// Some of what had been read cannot be read any more.
+    #[error("{} acquired before could not be read any more when the source was opened again", Size(*.bytes))]
+    Unreadable {
+        /// Their number.
+        bytes: u64,
+    },
+}
+
 impl fmt::Display for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.comparison {
-            Comparison::Nothing => f.write_str("nothing to compare yet"),
-            Comparison::SameInstance => f.write_str("served by the same process"),
-            Comparison::Digests { compared_bytes, .. } => {
+        fmt::Display::fmt(&self.comparison, f)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Nothing => f.write_str("nothing to compare yet"),
+            Self::SameInstance => f.write_str("served by the same process"),
+            Self::Digests { compared_bytes, .. } => {
                 write!(f, "all {} acquired before compared by digests, equal", Size(compared_bytes))
             }
-            Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max: 0 } => {
+            Self::Samples { compared_bytes, of_bytes, differ_bytes_max: 0 } => {
                 write!(
                     f,
                     "{} of the {} acquired before were read again, and are equal",
@@ -138,7 +164,7 @@ impl fmt::Display for Opening {
                     Size(of_bytes)
                 )
             }
-            Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max } => write!(
+            Self::Samples { compared_bytes, of_bytes, differ_bytes_max } => write!(
                 f,
                 "no difference was found: {} of the {} acquired before, chosen at random, were read again, and are equal; \
                  the other {} were not compared; had more than {} changed, that would have been found with \
@@ -149,5 +175,24 @@ impl fmt::Display for Opening {
                 Size(differ_bytes_max)
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_note_on_a_sample_says_what_may_differ_and_how_probable_that_is() {
+        let comparison =
+            Comparison::Samples { compared_bytes: 64 * MIB, of_bytes: 640 * MIB, differ_bytes_max: 66 * MIB };
+        assert_eq!(
+            OpeningNote::Sampled { at: 640 * MIB, comparison }.to_string(),
+            "the source was opened again after 640MiB were acquired; no difference was found: 64MiB of the 640MiB acquired \
+             before, chosen at random, were read again, and are equal; the other 576MiB were not compared; had more than \
+             66MiB changed, that would have been found with 99.9 % probability"
+        );
     }
 }

@@ -10,6 +10,7 @@ use cheetah_redundancy::{Cause, Map, NotStored};
 use tokio::sync::mpsc;
 
 use super::ballot::{Ballot, Elector, electors};
+use super::confirmation::Unconfirmed;
 use super::map::DriveMap;
 use super::shared::{Place, Shared};
 use crate::file::{Set, SetNode};
@@ -27,7 +28,10 @@ fn timeout(failures: u32) -> Duration {
 impl Shared {
     /// Stores a map at the nodes, and in the drive file.
     pub(super) async fn store(&self, map: Map) -> Result<(), NotStored> {
-        self.confirmation.wait().await.map_err(|why| NotStored::Unconfirmed(Arc::new(why)))?;
+        self.confirmation.wait().await.map_err(|why| match why {
+            Unconfirmed::Fenced => NotStored::Fenced(Arc::new(why)),
+            why => NotStored::Unconfirmed(Arc::new(why)),
+        })?;
         let places = self.places.lock().clone();
         let before = self.stored_nodes.lock().clone();
         let map = self.name_nodes(map, &places, &before);

@@ -7,7 +7,9 @@ use cheetah_drive::destroy::{WipeOutcome, destroy};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
-use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions, Session};
+use cheetah_drive::{
+    Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions, Refused, Session,
+};
 use cheetah_error::Fact;
 use cheetah_error::next::{self, Lease};
 
@@ -124,8 +126,8 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
     assert!(refusal.has_next(Lease::ForceLease), "{refusal}");
     let reader = Drive::open(&file, options(false)).await.unwrap();
     assert!(reader.device().read(ByteRange::new(0, 10)).await.unwrap() == [1; 10][..], "readers are welcome");
-    let refusal = destroy(&file, destroy_options(false)).await.unwrap_err().to_string();
-    assert!(refusal.contains("is in use"), "{refusal}");
+    let refusal = destroy(&file, destroy_options(false)).await.unwrap_err();
+    assert!(matches!(refusal.cause::<Refused>(), Some(Refused::InUse { .. })), "{refusal}");
 
     let second = Drive::open(&file, OpenOptions { force_lease: true, ..options(true) }).await.unwrap();
     second.device().write(0, vec![2; 1 << 20].into(), false).await.unwrap();
@@ -263,6 +265,6 @@ async fn half_an_image_is_never_taken_for_the_whole() {
     load(&mut file, device(&image(8 * MIB)), load_options(), |_| {}).await.unwrap();
     assert!(verified(&file).await.is_ok());
 
-    let refusal = load(&mut file, device(&image(8 * MIB + 1)), load_options(), |_| {}).await.unwrap_err().to_string();
-    assert!(refusal.contains("enlarge the drive"), "{refusal}");
+    let refusal = load(&mut file, device(&image(8 * MIB + 1)), load_options(), |_| {}).await.unwrap_err();
+    assert!(matches!(refusal.cause::<Refused>(), Some(Refused::TooLarge { .. })), "{refusal}");
 }

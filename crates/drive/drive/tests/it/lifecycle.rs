@@ -12,7 +12,7 @@ use cheetah_drive::save::{SaveOptions, copy, save};
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::Compared;
 use cheetah_drive::{
-    AvailableNode, Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, NodeSpec, OpenOptions,
+    AvailableNode, Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, NodeSpec, OpenOptions, Refused,
 };
 use cheetah_error::next;
 use cheetah_image::RawFile;
@@ -95,8 +95,8 @@ async fn a_drive_in_use_is_enlarged_and_its_users_see_that_when_they_open_it_aga
     let exports = lab.exports();
     lab.nodes.push(start_node(4 * MIB));
     let others = lab.found().await.split_off(3);
-    let refusal = enlarge(&mut stale, EnlargeRequest { nodes: others, ..request }).await.unwrap_err().to_string();
-    assert!(refusal.contains("by another process"), "{refusal}");
+    let refusal = enlarge(&mut stale, EnlargeRequest { nodes: others, ..request }).await.unwrap_err();
+    assert_eq!(refusal.cause(), Some(&Refused::Changed { drive: stale.name.clone() }), "{refusal}");
     assert_eq!(lab.exports(), exports);
     assert_eq!(DriveFile::load(&lab.path()).unwrap(), file);
     assert!(verified(&file).await.is_ok(), "the image is where it was");

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::common::*;
 use cheetah_control::ControlClient;
 use cheetah_control::api::LeaseRequest;
-use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_device::{ByteRange, Data, Device as _, Error as DeviceError};
 use cheetah_drive::check::{CheckOptions, check};
 use cheetah_drive::destroy::destroy;
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
 use cheetah_drive::status::status;
-use cheetah_drive::{AvailableNode, Drive, DriveFile, Layout};
+use cheetah_drive::{AvailableNode, Drive, DriveFile, Layout, Refused};
 use cheetah_error::{Kind, next};
 
 const MIRROR: Layout = Layout::Mirror { unit: UNIT, copies: 2 };
@@ -169,8 +169,8 @@ async fn a_drive_file_with_several_hard_links_can_only_be_read() {
         let file = lab.loaded(layout, &image(MIB)).await;
         let other = lab.dir.path().join("other.drive");
         std::fs::hard_link(&file.path, &other).unwrap();
-        let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
-        assert!(refusal.contains("2 names (hard links)"), "{refusal}");
+        let refusal = Drive::open(&file, options(true)).await.err().unwrap();
+        assert_eq!(refusal.cause(), Some(&Refused::SeveralNames { path: file.path.clone(), names: 2 }), "{refusal}");
         assert_eq!(read_all(&file).await.len(), MIB);
         std::fs::remove_file(&other).unwrap();
         Drive::open(&file, options(true)).await.unwrap().close().await.unwrap();
@@ -298,12 +298,11 @@ async fn a_writer_whose_leases_have_ended_writes_nothing_more_if_another_wrote_m
         );
         drop(device);
         for refusal in [here.unwrap_err(), there.unwrap_err()] {
-            let refusal = refusal.to_string();
-            assert!(refusal.contains("another writer has the drive, or had it meanwhile"), "{layout:?}: {refusal}");
+            assert!(matches!(refusal, DeviceError::Fenced(_)), "{layout:?}: {refusal}");
         }
         assert!(first.is_fenced());
-        let refusal = first.device().read(ByteRange::new(0, 4096)).await.unwrap_err().to_string();
-        assert!(refusal.contains("was lost to another writer; close it and open it again"), "{refusal}");
+        let refusal = first.device().read(ByteRange::new(0, 4096)).await.unwrap_err();
+        assert!(matches!(refusal, DeviceError::Fenced(_)), "{refusal}");
         first.close().await.ok();
         let content = read_all(&file).await;
         assert!(content.slice(0, 8192) == [2; 8192][..] && content.slice(8192, file.size - 8192).is_zero());
@@ -422,7 +421,8 @@ async fn without_a_spare_repair_says_how_much_memory_is_needed() {
         let outcome = repaired(&mut file, Vec::new()).await;
         assert_eq!((outcome.missing.len(), &*outcome.missing[0].node), (1, &*name));
         assert!(outcome.missing[0].size_bytes >= 2 * MIB, "{outcome:?}");
-        assert!(outcome.problems[0].contains("there is no spare"), "{outcome:?}");
+        let no_spare = Refused::NoSpare { lost: name.clone(), bytes: outcome.missing[0].size_bytes };
+        assert_eq!(outcome.problems[0], no_spare.to_string());
         if let Some(writer) = writer {
             writer.close().await.unwrap();
         }

@@ -464,12 +464,7 @@ impl Members {
                 if failed.count - failures >= STORE_ATTEMPTS
                     && let Some(why) = &failed.why
                 {
-                    let why = format!("the drive's map cannot be stored at enough nodes: {why}");
-                    return Err(Error::Io {
-                        context: "writing".into(),
-                        why: why.into(),
-                        errno: cheetah_device::error::EIO,
-                    });
+                    return Err(not_stored(why));
                 }
                 engine.next_store()
             };
@@ -506,6 +501,15 @@ impl Members {
             Some(epoch) => self.settle(epoch).await,
             None => Ok(()),
         }
+    }
+}
+
+/// The error for a write whose map is not stored.
+fn not_stored(why: &NotStored) -> Error {
+    let text = format!("the drive's map cannot be stored at enough nodes: {why}").into();
+    match why {
+        NotStored::Fenced(_) => Error::Fenced(text),
+        _ => Error::Io { context: "writing".into(), why: text, errno: cheetah_device::error::EIO },
     }
 }
 

@@ -110,6 +110,11 @@ impl Read for Decoder {
     }
 }
 
+/// What follows the compressed data is neither a frame nor padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("other data follow the compressed data")]
+pub(super) struct OtherData;
+
 /// Skips padding and skippable frames between frames. False at the end of the file.
 pub(super) fn skip_to_frame(reader: &mut PackedReader, compression: Compression) -> IoResult<bool> {
     loop {
@@ -135,7 +140,7 @@ pub(super) fn skip_to_frame(reader: &mut PackedReader, compression: Compression)
         // Padding of zeros up to the end, as on tapes and disks.
         while let ready @ [_, ..] = reader.fill_buf()? {
             if ready.iter().any(|byte| *byte != 0) {
-                return Err(damaged("other data follow the compressed data"));
+                return Err(std::io::Error::new(ErrorKind::InvalidData, OtherData));
             }
             let len = ready.len() as u64;
             reader.skip(len)?;

@@ -12,6 +12,7 @@ use super::xz::BlockEnds;
 use super::{Image, bzip2, gzip, zstd};
 use crate::detect::{Compression, END_LEN, START_LEN};
 use crate::file::SharedFile;
+use crate::note::ImageNote;
 
 /// The result of the pass.
 pub(super) struct Found {
@@ -19,8 +20,8 @@ pub(super) struct Found {
     pub ends: Ends,
     /// The SHA-256 of the compressed file, if all of it was read.
     pub sha256: Option<String>,
-    /// What is unknown about the end of the content, as a sentence.
-    pub note: Option<String>,
+    /// What is unknown about the end of the content.
+    pub note: Option<ImageNote>,
 }
 
 /// The first and last bytes of the content, by which its format is recognised.
@@ -111,11 +112,7 @@ pub(super) fn find(
             }
             Ok(None) if found.frames.is_lost() => return Err(first.unwrap_or(refused)),
             Ok(None) => {
-                let known = found.frames.damaged_from();
-                let note = format!(
-                    "{refused}; the place of what follows cannot be known: all content from byte {known} on is missing, \
-                     and the image is longer than it seems, by an unknown number of bytes"
-                );
+                let note = ImageNote::EndUnknown { refused, from: found.frames.damaged_from() };
                 return Ok(Some(Found { note: Some(note), ..found }));
             }
             Err(why) => return Err(refusal(file, compression, start, found.frames.size(), why)),
@@ -220,18 +217,24 @@ fn read_or_retry(reader: &mut impl Read, buffer: &mut [u8]) -> IoResult<usize> {
 
 fn refusal(file: &SharedFile, compression: Compression, offset: u64, content: u64, why: Why) -> Error {
     let name = file.name();
-    let why = match why {
+    let (why, cause) = match why {
         Why::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref::<DeviceError>()) {
             Some(error) => return Error::device(format!("reading {name}"))(error.clone()),
-            None if error.kind() == ErrorKind::UnexpectedEof => "it ends in the middle: its end is missing".to_owned(),
-            None => error.to_string(),
+            None if error.kind() == ErrorKind::UnexpectedEof => {
+                ("it ends in the middle: its end is missing".to_owned(), Some(error))
+            }
+            None => (error.to_string(), Some(error)),
         },
-        Why::Wrong(why) => why,
-        Why::TooLarge => "a frame is too large".to_owned(),
+        Why::Wrong(why) => (why, None),
+        Why::TooLarge => ("a frame is too large".to_owned(), None),
     };
     let program = compression.program();
-    Error::evidence(format!(
+    let refused = Error::evidence(format!(
         "{name} is damaged: {program} data at offset {offset} of the file, from byte {content} of the content on: {why}; \
          copy it again, or save what can be decompressed with {program} -dc, and open that"
-    ))
+    ));
+    match cause {
+        Some(cause) => refused.because(cause),
+        None => refused,
+    }
 }

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::detect::{self, Compression, END_LEN, Format, START_LEN};
 use crate::file::{InMemory, SharedFile};
+use crate::note::ImageNote;
 use crate::unpack::cache::Work;
 use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
 
@@ -53,7 +54,7 @@ const AT_WORK_BYTES: u64 = 128 << 20;
 pub struct Compressed {
     size: u64,
     sha256: Option<String>,
-    note: Option<String>,
+    note: Option<ImageNote>,
     reader: Reader,
 }
 
@@ -76,7 +77,7 @@ struct Image {
 struct Checked {
     ends: Ends,
     sha256: Option<String>,
-    note: Option<String>,
+    note: Option<ImageNote>,
 }
 
 impl Compressed {
@@ -149,9 +150,9 @@ impl Compressed {
         Ok(Self { size, sha256, note, reader })
     }
 
-    /// What is in doubt about the size and the end of the image, as a sentence.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// What is in doubt about the size and the end of the image.
+    pub fn note(&self) -> Option<&ImageNote> {
+        self.note.as_ref()
     }
 
     /// The SHA-256 of the compressed file, if the whole file was read when it was opened.

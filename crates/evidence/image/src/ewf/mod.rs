@@ -21,6 +21,7 @@ use crate::unpack::{Blocking, CHUNKS_TOGETHER_MAX, Chunked, Limits, Unpacking};
 use cheetah_error::Result;
 
 mod chunk;
+mod defect;
 mod info;
 mod naming;
 mod record;
@@ -33,6 +34,7 @@ mod v1;
 mod v2;
 pub mod write;
 
+pub use defect::{BadSegment, Defect};
 pub use info::{EwfFormat, EwfInfo};
 pub use naming::segment_name;
 

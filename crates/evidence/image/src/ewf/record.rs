@@ -2,6 +2,7 @@
 
 use cheetah_device::ByteRange;
 
+use super::defect::Defect;
 use super::info::{EwfFormat, EwfInfo};
 use super::segments::{Segment, Segments};
 use super::table::{ChunkLocation, Table};
@@ -163,10 +164,7 @@ impl EwfRecord {
         if self.set_id == [0; 16] {
             self.set_id = id;
         } else if id != [0; 16] && id != self.set_id {
-            return Err(segment.refusal(format_args!(
-                "this segment is of another image than {}; replace it with the right one",
-                segment.all.name(0)
-            )));
+            return Err(segment.defect(Defect::OtherImage { first: segment.all.name(0) }));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cheetah_kit::file::{FileExt as _, Status};
 use parking_lot::Mutex;
 
+use super::defect::{BadSegment, Defect};
 use super::naming;
 use crate::os::read_cached;
 use crate::regular;
@@ -154,6 +155,12 @@ impl Segments for Memory {
     }
 }
 
+/// The error if the segment `number`, from 0, is not there although the one before it is not the last.
+pub(super) fn missing(segments: &dyn Segments, number: usize) -> Error {
+    let why = Defect::Missing { name: segments.name(number), before: segments.name(number.saturating_sub(1)) };
+    Error::evidence(why.to_string()).because(BadSegment { number: number + 1, why })
+}
+
 /// One segment, for parsers.
 #[derive(Clone, Copy)]
 pub(super) struct Segment<'a> {
@@ -185,6 +192,12 @@ impl Segment<'_> {
     /// The error for a damaged segment.
     pub(super) fn fault(&self, what: impl std::fmt::Display) -> Error {
         Error::evidence(format!("{}: {what}; the image is damaged, look for another copy of it", self.name()))
+    }
+
+    /// The error for a segment with this defect.
+    pub(super) fn defect(&self, why: Defect) -> Error {
+        let error = if why.is_damage() { self.fault(&why) } else { self.refusal(&why) };
+        error.because(BadSegment { number: self.number + 1, why })
     }
 
     /// The error for an unsupported segment.

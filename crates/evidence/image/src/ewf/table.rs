@@ -7,6 +7,7 @@ use cheetah_device::Error as DeviceError;
 use cheetah_device::le::{u32_at, u64_at};
 use libdeflater::Adler32;
 
+use super::defect::Defect;
 use super::segments::{Segment, Segments};
 use crate::unpack::Blocking;
 use cheetah_error::Result;
@@ -253,7 +254,7 @@ fn check_sum(segment: Segment<'_>, at: u64, sum: u32) -> Result<()> {
     if u32_at(&stored, 0) == sum {
         return Ok(());
     }
-    Err(segment.fault(format_args!("the table of chunks before offset {at} does not match its checksum")))
+    Err(segment.defect(Defect::TableChecksum { at }))
 }
 
 /// The device error for a failed read of a segment.

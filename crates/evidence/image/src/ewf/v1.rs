@@ -4,10 +4,11 @@
 
 use std::fmt;
 
+use super::defect::Defect;
 use super::info::EwfFormat;
 use super::record::{About, EwfRecord, Medium};
 use super::sealed::is_sealed;
-use super::segments::{Segment, Segments};
+use super::segments::{Segment, Segments, missing};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values, inflate};
 use crate::hash::{HashKind, is_hex};
@@ -42,11 +43,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     let mut reader = Reader { record: EwfRecord::new(EwfFormat::E01), broken: None, broken_header: None, headers: 0 };
     for number in 0.. {
         if number == segments.count() {
-            return Err(Error::evidence(format!(
-                "{} is missing: {} is followed by another segment; put it beside the others",
-                segments.name(number),
-                segments.name(number - 1)
-            )));
+            return Err(missing(segments, number));
         }
         if reader.segment(Segment { all: segments, number })? == End::Done {
             break;
@@ -83,11 +80,15 @@ impl Section {
     fn len(&self) -> u64 {
         self.end - self.data()
     }
+
+    fn quoted(&self) -> String {
+        format!("'{}'", self.name)
+    }
 }
 
 impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "section '{}' at offset {}", self.name, self.start)
+        write!(f, "section {} at offset {}", self.quoted(), self.start)
     }
 }
 
@@ -203,7 +204,7 @@ impl Reader {
                 self.headers = kind;
             }
             None => {
-                let error = segment.fault(format_args!("{section} cannot be unpacked"));
+                let error = not_unpacked(segment, section);
                 self.broken_header.get_or_insert(error);
             }
         }
@@ -253,7 +254,7 @@ impl Reader {
     /// *EWF-X*, *Xhash*: the hashes libewf adds, as XML.
     fn xhash(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
         let text = inflate(&data(segment, section, TEXT_MAX)?);
-        let text = text.ok_or_else(|| segment.fault(format_args!("{section} cannot be unpacked")))?;
+        let text = text.ok_or_else(|| not_unpacked(segment, section))?;
         let text = String::from_utf8_lossy(&text);
         let sha256 = text.split_once("<sha256>").and_then(|(_, rest)| rest.split_once("</sha256>"));
         if let Some((digest, _)) = sha256.filter(|(digest, _)| is_hex(digest, HashKind::Sha256.digits())) {
@@ -278,8 +279,8 @@ fn check_file_header(segment: Segment<'_>) -> Result<()> {
         return Ok(());
     }
     Err(match segment.number {
-        0 => segment.refusal(format_args!("this is segment {number} of an image; name its first segment (.E01)")),
-        _ => segment.fault(format_args!("its header has segment number {number} instead of {}", segment.number + 1)),
+        0 => segment.defect(Defect::NotFirst { number, ending: ".E01" }),
+        before => segment.defect(Defect::OtherNumber { number, wanted: before + 1 }),
     })
 }
 
@@ -331,8 +332,12 @@ fn sealed_data<const N: usize>(segment: Segment<'_>, section: &Section) -> Resul
     if is_sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
 }
 
+fn not_unpacked(segment: Segment<'_>, section: &Section) -> Error {
+    segment.defect(Defect::NotUnpacked { name: section.quoted(), at: section.start })
+}
+
 fn sum_fault(segment: Segment<'_>, section: &Section) -> Error {
-    segment.fault(format_args!("{section} does not match its checksum"))
+    segment.defect(Defect::Checksum { name: section.quoted(), at: section.start })
 }
 
 /// The refusal of logical evidence files.

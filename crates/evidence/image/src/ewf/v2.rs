@@ -7,10 +7,11 @@ use std::fmt;
 
 use md5::Digest as _;
 
+use super::defect::Defect;
 use super::info::EwfFormat;
 use super::record::{EwfRecord, Medium};
 use super::sealed::is_sealed;
-use super::segments::{Segment, Segments};
+use super::segments::{Segment, Segments, missing};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values};
 use super::v1::logical;
@@ -55,11 +56,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     let mut reader = Reader { record: EwfRecord::new(EwfFormat::Ex01), device: None, case: None };
     for number in 0.. {
         if number == segments.count() {
-            return Err(Error::evidence(format!(
-                "{} is missing: {} is followed by another segment; put it beside the others",
-                segments.name(number),
-                segments.name(number - 1)
-            )));
+            return Err(missing(segments, number));
         }
         if reader.segment(Segment { all: segments, number })? == kind::DONE {
             break;
@@ -118,12 +115,12 @@ impl Reader {
         if header[8] != 2 {
             return Err(segment.refusal(format_args!("version {}.{} of the format is not known", header[8], header[9])));
         }
-        let (number, wanted) = (u32_at(&header, 12), segment.number + 1);
-        if usize::try_from(number) != Ok(wanted) {
-            return Err(match segment.number {
-                0 => segment.refusal(format_args!("this is segment {number} of an image; name its first (.Ex01)")),
-                _ => segment.fault(format_args!("its header has segment number {number} instead of {wanted}")),
-            });
+        let (number, wanted) = (usize::try_from(u32_at(&header, 12)).unwrap_or(usize::MAX), segment.number + 1);
+        if number != wanted {
+            return Err(segment.defect(match segment.number {
+                0 => Defect::NotFirst { number, ending: ".Ex01" },
+                _ => Defect::OtherNumber { number, wanted },
+            }));
         }
         if let Some(id) = header[16..].first_chunk() {
             self.record.set_id(segment, *id)?;
@@ -282,7 +279,9 @@ fn data(segment: Segment<'_>, section: &Section, max: usize) -> Result<Vec<u8>> 
 
 fn values(segment: Segment<'_>, section: &Section, method: Method) -> Result<Values> {
     let values = Values::unpack(&data(segment, section, TEXT_MAX)?, method);
-    values.ok_or_else(|| segment.fault(format_args!("{section} cannot be unpacked")))
+    values.ok_or_else(|| {
+        segment.defect(Defect::NotUnpacked { name: format!("{:#04x}", section.kind), at: section.start })
+    })
 }
 
 /// Reads the first `N` bytes of a section, which end with their checksum.
@@ -296,5 +295,5 @@ fn digest<const N: usize>(segment: Segment<'_>, section: &Section) -> Result<[u8
 }
 
 fn sum_fault(segment: Segment<'_>, section: &Section) -> Error {
-    segment.fault(format_args!("{section} does not match its checksum"))
+    segment.defect(Defect::Checksum { name: format!("{:#04x}", section.kind), at: section.start })
 }

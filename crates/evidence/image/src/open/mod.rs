@@ -94,7 +94,7 @@ async fn finish<E: std::fmt::Display>(
             let device = Qemu::open(&path, format, options).await?;
             let watched = Some(QEMU_WATCHED.to_owned());
             let identity = Identity { watched, ..Identity::new(format.kind(), location, device.geometry().size) };
-            let (files, notes) = (device.files().to_vec(), device.notes().to_vec());
+            let (files, notes) = (device.files().to_vec(), device.notes().iter().map(ToString::to_string).collect());
             let device = Arc::new(ReadOnly::new(Arc::new(device)));
             Ok(Source { notes, ..Source::new(device, identity, stem(&path)).with_files(files) })
         }
@@ -126,7 +126,7 @@ fn image(place: &dyn Place, options: &OpenOptions) -> Result<Opened> {
         Format::Compressed(compression) => {
             let image = Compressed::open(file, compression, options.in_order)?;
             let identity = watched(of_compressed(location, &image, compression));
-            let notes = image.note().map(str::to_owned).into_iter().collect();
+            let notes = image.note().map(ToString::to_string).into_iter().collect();
             let source = Source::new(Arc::new(image), identity, stem_of_compressed(path));
             place.mapped(Source { notes, ..source.with_files(place.only_file()) })?
         }
@@ -151,7 +151,9 @@ fn raw(place: &dyn Place, start: &[u8], watched: impl Fn(Identity) -> Identity) 
             let files = image.files().to_vec();
             Ok(Source::new(Arc::new(image), identity, stem(place.path())).with_files(files))
         }
-        Parts::Alone(note) => place.mapped(Source { notes: note.into_iter().collect(), ..place.raw() }),
+        Parts::Alone(note) => {
+            place.mapped(Source { notes: note.iter().map(ToString::to_string).collect(), ..place.raw() })
+        }
     }
 }
 

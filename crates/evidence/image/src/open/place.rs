@@ -7,6 +7,7 @@ use crate::detect::Unsupported;
 use crate::ewf::Ewf;
 use crate::file::SharedFile;
 use crate::hashed::HashedFiles;
+use crate::note::ImageNote;
 use crate::source::{Source, SourceFile};
 use crate::split::Split;
 use cheetah_error::{Error, Result};
@@ -57,6 +58,6 @@ pub(super) trait Place: Send + Sync {
 pub(super) enum Parts {
     /// The first file is the first part of this image.
     Several(Split),
-    /// The first file is not one of several. A sentence says what the names leave in doubt.
-    Alone(Option<String>),
+    /// The first file is not one of several: what the names leave in doubt.
+    Alone(Option<ImageNote>),
 }

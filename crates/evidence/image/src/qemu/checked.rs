@@ -1,5 +1,6 @@
 //! The result of checking a virtual disk.
 
+use crate::note::ImageNote;
 use crate::source::SourceFile;
 
 /// What the check of an image found.
@@ -7,6 +8,6 @@ use crate::source::SourceFile;
 pub(super) struct Checked {
     /// The files that the image consists of besides the one that was named.
     pub files: Vec<SourceFile>,
-    /// What is in doubt although it can be read, a sentence each.
-    pub notes: Vec<String>,
+    /// What is in doubt although it can be read.
+    pub notes: Vec<ImageNote>,
 }

@@ -2,6 +2,7 @@
 
 use cheetah_device::{ByteRange, Device as _};
 
+use crate::note::ImageNote;
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
 
@@ -66,12 +67,9 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
-    /// Returns a sentence about the place that is partly beyond the end, if there is one.
-    pub fn note(&self) -> Option<String> {
-        let start = self.partly?;
-        Some(format!(
-            "the file {} ends within the last piece of content in it, at offset {start}; what it lacks there reads as zeros",
-            self.file.path()
-        ))
+    /// Returns a note on the place that is partly beyond the end, if there is one.
+    pub fn note(&self) -> Option<ImageNote> {
+        let at = self.partly?;
+        Some(ImageNote::PieceCut { path: self.file.path().to_string(), at })
     }
 }

@@ -33,6 +33,7 @@ use tokio::process::{Child, Command};
 pub use self::check::Virtual;
 
 use self::checked::Checked;
+use crate::note::ImageNote;
 use crate::os;
 use crate::source::{OpenOptions, SourceFile};
 use cheetah_error::{Error, Result};
@@ -108,8 +109,8 @@ impl Qemu {
         &self.checked.files
     }
 
-    /// What is in doubt about the image although it can be read, a sentence each.
-    pub fn notes(&self) -> &[String] {
+    /// What is in doubt about the image although it can be read.
+    pub fn notes(&self) -> &[ImageNote] {
         &self.checked.notes
     }
 }

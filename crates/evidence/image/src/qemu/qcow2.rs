@@ -6,6 +6,7 @@ use cheetah_device::ByteRange;
 use super::checked::Checked;
 use super::file::{Places, read, size, table};
 use crate::clean::clean;
+use crate::note::ImageNote;
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
 
@@ -177,8 +178,8 @@ fn clusters(piece: &[u8], header: &Header, size: u64, places: &mut Places<'_>) -
     Ok(())
 }
 
-/// Returns a sentence about the snapshots in the image, which are other states of the disk.
-fn snapshots(file: &RawFile, header: &Header) -> Result<Option<String>> {
+/// Returns a note on the snapshots in the image, which are other states of the disk.
+fn snapshots(file: &RawFile, header: &Header) -> Result<Option<ImageNote>> {
     let (count, mut at) = (header.u32(60), header.u64(64));
     if count == 0 {
         return Ok(None);
@@ -192,11 +193,7 @@ fn snapshots(file: &RawFile, header: &Header) -> Result<Option<String>> {
         names.push(text(file, start, name.min(NAME_LEN_MAX))?);
         at = start.saturating_add(name).next_multiple_of(8);
     }
-    let more = if names.len() < count as usize { ", …" } else { "" };
-    let (path, names) = (file.path(), names.join(", "));
-    Ok(Some(format!(
-        "{path} also holds {count} snapshot(s) of the disk ({names}{more}), which are not read; qemu-img convert -l reads them"
-    )))
+    Ok(Some(ImageNote::Snapshots { path: file.path().to_string(), count, names }))
 }
 
 #[cfg(test)]
@@ -240,7 +237,7 @@ mod tests {
         for version in [2, 3] {
             assert_eq!(checked(&image(version, &[FLAG | 3 << 16, FLAG | 4 << 16], 5 << 16)).unwrap().notes.len(), 0);
             let partly = checked(&image(version, &[FLAG | 3 << 16, FLAG | 4 << 16], (5 << 16) - 512)).unwrap();
-            assert!(partly.notes[0].contains("reads as zeros"), "{:?}", partly.notes);
+            assert!(matches!(partly.notes[0], ImageNote::PieceCut { .. }), "{:?}", partly.notes);
             for len in [4 << 16, (4 << 16) - 1, 3 << 16, (2 << 16) + 9, 1 << 16, 60] {
                 let refused = checked(&image(version, &[FLAG | 3 << 16, FLAG | 4 << 16], len)).err().unwrap();
                 assert_eq!(refused.exit_code(), 3, "{len}: {refused}");
@@ -280,6 +277,7 @@ mod tests {
         bytes[2048 + 12..2048 + 16].copy_from_slice(&[0, 1, 0, 6]);
         bytes[2088..2095].copy_from_slice(b"1before");
         let notes = checked(&bytes).unwrap().notes;
-        assert!(notes[0].contains("1 snapshot(s) of the disk (before)"), "{notes:?}");
+        let ImageNote::Snapshots { count: 1, names, .. } = &notes[0] else { panic!("{notes:?}") };
+        assert_eq!(*names, ["before"]);
     }
 }

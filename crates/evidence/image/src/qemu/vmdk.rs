@@ -13,6 +13,7 @@ use super::checked::Checked;
 use super::extent::{self, SE_SPARSE, SPARSE, VMFS_SPARSE};
 use super::file::{cut, read, size};
 use crate::clean::clean;
+use crate::note::ImageNote;
 use crate::raw::RawFile;
 use crate::source::SourceFile;
 use cheetah_error::{Error, Kind, Result};
@@ -282,9 +283,8 @@ fn is_number(text: &str) -> bool {
 }
 
 impl Extent<'_> {
-    /// Refuses a file that does not exist, is a link, refers to further files, or is cut short. Returns it, and a sentence about
-    /// what is in doubt.
-    fn check(&self, descriptor: &Path) -> Result<(SourceFile, Option<String>)> {
+    /// Refuses a file that does not exist, is a link, refers to further files, or is cut short. Returns it, and what is in doubt.
+    fn check(&self, descriptor: &Path) -> Result<(SourceFile, Option<ImageNote>)> {
         let name = self.name;
         let path = descriptor.with_file_name(name);
         let refused = |kind: Kind, why: BadExtent| {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use cheetah_volume::reach;
 
 use super::name::{Notation, PartName};
+use crate::note::ImageNote;
 use crate::regular;
 use cheetah_error::{Error, Result, list};
 
@@ -22,8 +23,8 @@ const NAMED_MAX: usize = 5;
 /// What the names of the files beside an image say.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is not one of several. A sentence says what the names leave in doubt.
-    Alone(Option<String>),
+    /// It is not one of several: what the names leave in doubt.
+    Alone(Option<ImageNote>),
     /// It is the first part of these, in order.
     Parts(Vec<PathBuf>),
 }
@@ -90,16 +91,10 @@ fn siblings(path: &Path, name: &PartName) -> Result<Vec<(PartName, Option<u64>)>
 fn judge(path: &Path, name: &PartName, mut all: Vec<(PartName, Option<u64>)>) -> Result<Found> {
     let is_own = |name: &PartName| Some(name.file_name().as_os_str()) == path.file_name();
     if all.len() < 2 || !all.iter().any(|(name, _)| is_own(name)) {
-        let is_part = name.follows_dot() && name.is_padded() && name.is_first();
-        if let Some(total) = name.total().filter(|total| *total > 1) {
-            let path = path.display();
-            return Ok(Found::Alone(Some(format!(
-                "{path} is named like a part of {total}, and no other part is beside it"
-            ))));
-        }
-        return Ok(Found::Alone(is_part.then(|| {
-            format!("{} is named like the first part of several, and no other part is beside it", path.display())
-        })));
+        let total = name.total().filter(|total| *total > 1);
+        let is_part = total.is_some() || name.follows_dot() && name.is_padded() && name.is_first();
+        let path = path.display().to_string();
+        return Ok(Found::Alone(is_part.then_some(ImageNote::LonePart { path, total })));
     }
     // Names like `2f` are hexadecimal only beside others that are decimal: 09 and 0a.
     if name.notation() == Notation::Hexadecimal {
@@ -240,19 +235,15 @@ fn loose(path: &Path, all: &[(PartName, Option<u64>)], is_own: impl Fn(&PartName
         (Some(size), Some(of_other)) => later(other, of_other, size),
         _ => false,
     };
-    let shown = |names: &mut dyn Iterator<Item = &PartName>| {
-        let names: Vec<_> = names.take(NAMED_MAX).map(|name| name.file_name().display().to_string()).collect();
-        list(&names)
+    let shown = |names: &mut dyn Iterator<Item = &PartName>| -> Vec<String> {
+        names.take(NAMED_MAX).map(|name| name.file_name().display().to_string()).collect()
     };
     let (path, fitting): (_, Vec<_>) = (path.display(), near.iter().filter(fits).collect());
     if fitting.is_empty() {
-        let names = shown(&mut near.iter().map(|(name, _)| name));
-        return Ok(Found::Alone(Some(format!(
-            "{path} was read alone, although the name of {names} beside it is that of another part: by their sizes and their \
-             beginnings they are images of their own"
-        ))));
+        let beside = shown(&mut near.iter().map(|(name, _)| name));
+        return Ok(Found::Alone(Some(ImageNote::ReadAlone { path: path.to_string(), beside })));
     }
-    let names = shown(&mut fitting.iter().map(|(name, _)| name));
+    let names = list(&shown(&mut fitting.iter().map(|(name, _)| name)));
     Err(Error::misuse(format!(
         "{path} may be a part of an image, because of {names} beside it; if they are parts, join them with cat; to read \
          this file alone, say raw:{path}"
@@ -368,7 +359,7 @@ mod tests {
     fn a_part_whose_name_says_that_there_are_others_is_read_alone_with_a_note() {
         let dir = folder(&[("d-1of3.img", 9)]);
         let found = look(&dir.path().join("d-1of3.img")).unwrap();
-        assert!(matches!(&found, Found::Alone(Some(note)) if note.contains("a part of 3")), "{found:?}");
+        assert!(matches!(found, Found::Alone(Some(ImageNote::LonePart { total: Some(3), .. }))), "{found:?}");
     }
 
     #[test]
@@ -383,7 +374,10 @@ mod tests {
                 std::fs::write(dir.path().join(name), &disk).unwrap();
             }
             match look(&dir.path().join(names[0])) {
-                Ok(Found::Alone(note)) => assert!(joined == 0 && note.unwrap().contains("c.p2.raw"), "{names:?}"),
+                Ok(Found::Alone(Some(ImageNote::ReadAlone { beside, .. }))) => {
+                    assert!(joined == 0 && beside == ["c.p2.raw"], "{names:?}");
+                }
+                Ok(Found::Alone(note)) => panic!("{names:?}: {note:?}"),
                 Ok(Found::Parts(_)) => assert_eq!(names[0], "d.01"),
                 Err(error) => assert!(names[0] == "d.1" && error.exit_code() == joined, "{error}"),
             }

@@ -16,6 +16,8 @@
 
 use std::io::{self, Write};
 
+use cheetah_error::{Next, next};
+
 use super::known::{BLOCKS_MAX, FILES_MAX, KnownFile, KnownFiles, PLACES_MAX, Place};
 use super::{BLOCK_BYTES, BlockKey, SECTOR_BYTES};
 use crate::found::number;
@@ -42,23 +44,18 @@ pub enum NoKnownSet {
     #[error("it is no set of known files")]
     Other,
     /// It is an export of hashdb: MD5 of blocks, which are not searched for.
-    #[error(
-        "it is an export of hashdb, which has the MD5 of blocks, and these are not searched for: make a set of the files"
-    )]
+    #[error("it is an export of hashdb, which has the MD5 of blocks, and these are not searched for")]
     Hashdb,
     /// It is a database of hashdb, or another one of LMDB, which is not read.
     #[error(
-        "it is a database (LMDB), such as hashdb makes, which has the MD5 of blocks, and these are not searched for: make a set of the \
-         files"
+        "it is a database (LMDB), such as hashdb makes, which has the MD5 of blocks, and these are not searched for"
     )]
     HashdbDatabase,
     /// It is a set of another version of the format.
-    #[error("it is a set of version {0}, and only version {known} can be read: make it again", known = VERSION)]
+    #[error("it is a set of version {0}, and only version {known} can be read", known = VERSION)]
     Version(u32),
     /// Its blocks have another size, or begin at multiples of another number of bytes.
-    #[error(
-        "it has blocks of {block_bytes} bytes at multiples of {sector_bytes}, which are not searched for: make it again"
-    )]
+    #[error("it has blocks of {block_bytes} bytes at multiples of {sector_bytes}, which are not searched for")]
     Blocks {
         /// The bytes of a block.
         block_bytes: u32,
@@ -66,14 +63,30 @@ pub enum NoKnownSet {
         sector_bytes: u32,
     },
     /// Its checksum is wrong: it was changed, or part of it is missing.
-    #[error("its checksum is wrong, so it was changed or is cut short: make it again")]
+    #[error("its checksum is wrong, so it was changed or is cut short")]
     Damaged,
     /// It is larger than a set may be.
-    #[error("it has more than {} MiB, or too many files or blocks: divide the known files", SET_BYTES_MAX >> 20)]
+    #[error("it has more than {} MiB, or too many files or blocks", SET_BYTES_MAX >> 20)]
     TooLarge,
     /// Its checksum is right, and what it says contradicts itself.
-    #[error("what it says contradicts itself: make it again")]
+    #[error("what it says contradicts itself")]
     Malformed,
+}
+
+impl NoKnownSet {
+    /// What can be done; nothing if it is another kind of file.
+    pub fn next(self) -> Option<Next> {
+        match self {
+            Self::Other => None,
+            Self::TooLarge => Some(next::Search::DivideKnown.into()),
+            Self::Hashdb
+            | Self::HashdbDatabase
+            | Self::Version(_)
+            | Self::Blocks { .. }
+            | Self::Damaged
+            | Self::Malformed => Some(next::Search::MakeSet.into()),
+        }
+    }
 }
 
 impl KnownFiles {

@@ -21,7 +21,7 @@ use crate::derive::Budget;
 use crate::key::{Key, Keys};
 use crate::opened::Opened;
 use crate::piece::Piece;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Refusal, Result, Untried};
 
 /// Bytes of a header of LUKS 1, and of the binary part of one of LUKS 2.
 const BINARY_BYTES: u64 = 4096;
@@ -95,14 +95,15 @@ struct Slots<'a> {
     volume: &'a Piece,
     header: Arc<Header>,
     areas: Vec<Option<Arc<[u8]>>>,
-    /// Why slots could not be tried, a clause each.
-    untried: Vec<String>,
+    /// Why slots could not be tried.
+    untried: Vec<Untried>,
 }
 
 impl<'a> Slots<'a> {
     fn new(volume: &'a Piece, header: Arc<Header>) -> Self {
         let areas = vec![None; header.slots.len()];
-        let untried = header.refused.iter().map(|(number, why)| clause(*number, why)).collect();
+        let of_slot = |(number, why): &(u32, Refusal)| Untried::Slot { number: *number, why: Box::new(why.clone()) };
+        let untried = header.refused.iter().map(of_slot).collect();
         Self { volume, header, areas, untried }
     }
 
@@ -116,9 +117,9 @@ impl<'a> Slots<'a> {
                 Ok(None) => {}
                 Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
                 Err(why) => {
-                    let clause = clause(number, &why);
-                    if !self.untried.contains(&clause) {
-                        self.untried.push(clause);
+                    let (known, slot) = (&mut self.untried, Untried::Slot { number, why: Box::new(why) });
+                    if !known.contains(&slot) {
+                        known.push(slot);
                     }
                 }
             }
@@ -141,10 +142,6 @@ impl<'a> Slots<'a> {
         let tried = spawn_blocking(move || with_stack_wiped(|| header.key_in_slot(&header.slots[index], &area, &key)));
         tried.await.map_err(|_| Refusal::GivenUp)?
     }
-}
-
-fn clause(number: u32, why: &Refusal) -> String {
-    format!("key slot {number} was not tried: {why}")
 }
 
 impl Header {

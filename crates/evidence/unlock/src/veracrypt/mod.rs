@@ -26,7 +26,7 @@ use crate::derive::Budget;
 use crate::key::{Key, Keys, VeraCryptKey};
 use crate::opened::{Content, Opened, Region};
 use crate::piece::Piece;
-use crate::refusal::{Refusal, Result};
+use crate::refusal::{Refusal, Result, Untried};
 
 /// The area of the headers at either end of a volume, and the place of the second in it.
 const HEADERS_BYTES: u64 = 128 << 10;
@@ -94,7 +94,7 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Option<Open>> {
                 let head = head.first_chunk::<HEADER_BYTES>().filter(|head| is_like_noise(head));
                 heads.extend(head.map(|head| (Arc::new(*head), place)));
             }
-            Err(why) => untried.push(format!("the {} was not tried: {why}", place.name)),
+            Err(why) => untried.push(Untried::Way { what: place.name.to_owned(), why: Box::new(why) }),
         }
     }
     if heads.is_empty() && untried.is_empty() {
@@ -111,7 +111,7 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Option<Open>> {
                 Ok(None) => {}
                 Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
                 // Another key may cost less.
-                Err(why) => untried.push(format!("a key was not tried on the {}: {why}", place.name)),
+                Err(why) => untried.push(Untried::Key { header: place.name, why: Box::new(why) }),
             }
         }
     }

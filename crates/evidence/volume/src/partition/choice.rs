@@ -5,13 +5,13 @@
 //! table counted in sectors of two sizes, the one with more known formats at its places is taken; if they have as many,
 //! the first.
 
-use cheetah_device::{ByteRange, Device, Size};
+use cheetah_device::{ByteRange, Device};
 use cheetah_error::next::Measure;
 
 use super::mbr::Record;
 use super::{
-    Defect, PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, SectorSize, Table, apple, bsd, gpt, read,
-    sun,
+    BadGpt, Defect, Doubt, PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, SectorSize, Table, apple,
+    bsd, gpt, read, sun,
 };
 use crate::formats::identify;
 
@@ -60,11 +60,11 @@ pub(super) async fn read_tables(device: &dyn Device, sectors: SectorSize, extent
     } else if of_mbr.is_empty() && !candidates.is_empty() {
         // A volume made on a disk that had a GPT leaves the backup at the end.
         if identify(device, whole(device)).await.has_format() {
-            remarks.push(Remark::note("There are remains of a GPT, but the source begins like a volume.".into()));
+            remarks.push(Remark::note(Doubt::RemainsOfGpt));
             let remains = std::mem::take(&mut candidates);
             return with_others(device, Vec::new(), remains, remarks).await;
         }
-        remarks.push(Remark::note("The MBR that protects a GPT is missing; the GPT is used.".into()));
+        remarks.push(Remark::note(Doubt::NoProtectiveMbr));
     } else {
         candidates.splice(0..0, of_mbr);
     }
@@ -98,9 +98,7 @@ async fn first_sector(device: &dyn Device, remarks: &mut Vec<Remark>) -> Vec<u8>
         return Vec::new();
     }
     read(device, ByteRange::new(0, FIRST_BYTES)).await.unwrap_or_else(|why| {
-        remarks.push(Remark::gap(format!(
-            "The first sector cannot be read, so a partition table in it is unknown: {why}"
-        )));
+        remarks.push(Remark::gap(Doubt::FirstSector(why)));
         Vec::new()
     })
 }
@@ -114,29 +112,27 @@ async fn by_gpt(
     extent: Extent,
     remarks: &mut Vec<Remark>,
 ) -> Vec<Candidate> {
-    let (mut candidates, mut reasons) = (Vec::new(), Vec::new());
+    let (mut candidates, mut bad) = (Vec::new(), Vec::new());
     for &size in sizes {
         let found = gpt::read_table(device, size, extent == Extent::All).await;
-        let why = found.reasons.join("; ");
         if let Some(table) = found.table {
             let mut notes = Vec::new();
             if found.is_backup {
-                notes.push(Remark::note(format!("The backup of the GPT is used, because of {why}.")));
-            } else if !found.reasons.is_empty() {
-                notes.push(Remark::note(format!("The GPT has no valid backup: {why}.")));
+                notes.push(Remark::note(Doubt::BackupUsed(found.bad)));
+            } else if !found.bad.is_empty() {
+                notes.push(Remark::note(Doubt::NoBackup(found.bad)));
             }
             if known.is_some_and(|known| known != size) {
-                notes.push(Remark::note(format!("The GPT counts in sectors of {}, unlike the source.", Size(size))));
+                notes.push(Remark::note(Doubt::GptUnlikeSource(size)));
             }
             candidates.push(Candidate { table, remarks: notes });
             candidates.extend(found.other.map(Candidate::plain));
         } else if found.is_there {
-            reasons.push(format!("in sectors of {}, {why}", Size(size)));
+            bad.push(BadGpt { sector_bytes: size, copies: found.bad });
         }
     }
     if candidates.is_empty() && record.is_some_and(|record| record.is_protective()) {
-        let why = if reasons.is_empty() { "there is none, nor a backup".to_owned() } else { reasons.join("; ") };
-        remarks.push(Remark::gap(format!("The MBR says that there is a GPT, but no copy of it can be used: {why}.")));
+        remarks.push(Remark::gap(Doubt::NoGpt(bad)));
     }
     candidates
 }
@@ -186,28 +182,20 @@ async fn order_by_formats(
     // Stable: of equals the first stays first.
     let usual = weighed[0].1.table.sector_bytes;
     weighed.sort_by_key(|(formats, _)| std::cmp::Reverse(*formats));
-    let (best, size) = (weighed[0].0, weighed[0].1.table.sector_bytes);
+    let (best, used) = (weighed[0].0, weighed[0].1.table.sector_bytes);
     let rival = weighed[1].0;
-    let (size, other, usual) = (Size(size), Size(weighed[1].1.table.sector_bytes), Size(usual));
-    let sentence = match known {
-        Some(_) if size != usual => Some(format!(
-            "The source's sectors have {usual}, but only in sectors of {size} does the MBR lead to known formats; it is \
-             counted in these."
-        )),
+    let other = weighed[1].1.table.sector_bytes;
+    let doubt = match known {
+        Some(_) if used != usual => Some(Doubt::MbrUnlikeSource { recorded: usual, used }),
         Some(_) => None,
-        None if best == rival => Some(format!(
-            "The size of the source's sectors is not recorded, and the MBR is possible in sectors of {size} and of \
-             {other}: {} It is counted in {size}",
-            if best == 0 { "no place holds a known format." } else { "both lead to known formats." }
-        )),
-        None if rival > 0 || size != usual => Some(format!(
-            "The size of the source's sectors is not recorded; the MBR is counted in sectors of {size}, since {best} of \
-             its places then hold a known format, and {rival} in sectors of {other}."
-        )),
+        None if best == rival => Some(Doubt::Ambiguous { used, other, with_formats: best > 0 }),
+        None if rival > 0 || used != usual => {
+            Some(Doubt::ByFormats { used, other, formats: best, other_formats: rival })
+        }
         None => None,
     };
     let next = (known.is_none() && best == rival).then(|| Measure::GiveSectorSize.into());
-    remarks.extend(sentence.map(|sentence| Remark { next, ..Remark::note(sentence) }));
+    remarks.extend(doubt.map(|doubt| Remark { next, ..Remark::note(doubt) }));
     candidates.extend(weighed.into_iter().map(|(_, one)| one));
 }
 
@@ -219,7 +207,7 @@ async fn by_other_tables(
     remarks: &mut Vec<Remark>,
 ) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    let mut failed = |why: Defect, name: &str| remarks.push(Remark::gap(format!("{name} cannot be read: {why}.")));
+    let mut failed = |why: Defect, table| remarks.push(Remark::gap(Doubt::Unreadable { table, why }));
     for size in sizes.iter().copied().chain([CD_SECTOR_BYTES]) {
         match apple::read_table(device, size).await {
             Ok(Some(table)) => {
@@ -257,9 +245,7 @@ async fn with_others(
         match partition.clipped(size) {
             Some(inside) if tables.partitions.len() < PARTITIONS_MAX => tables.partitions.push(inside),
             Some(_) => {
-                remarks.push(Remark::gap(format!(
-                    "There are more than {PARTITIONS_MAX} partitions; the rest is left out."
-                )));
+                remarks.push(Remark::gap(Doubt::TooMany));
                 break;
             }
             None => tables.beyond.push(partition),
@@ -286,12 +272,8 @@ async fn with_others(
         }
         let same_table = table.name == "an MBR" && held == 0;
         if !same_table {
-            remarks.push(Remark::note(format!(
-                "There is also {} in sectors of {}, which is not in use; it names {count} other places, of which {held} \
-                 hold a known format.",
-                table.name,
-                Size(table.sector_bytes)
-            )));
+            let Table { name, sector_bytes, .. } = table;
+            remarks.push(Remark::note(Doubt::NotInUse { table: name, sector_bytes, places: count, formats: held }));
         }
     }
     PartitionTables { remarks, ..tables }

@@ -4,7 +4,7 @@ use cheetah_device::{ByteRange, Error as DeviceError, Size};
 
 /// Why a partition table, or a part of it, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Defect {
+pub enum Defect {
     /// There is no such table.
     #[error("there is none")]
     Absent,
@@ -13,10 +13,20 @@ pub(super) enum Defect {
     Device(#[from] DeviceError),
     /// The device returns another number of bytes.
     #[error("{range} came back as {bytes} bytes")]
-    CutShort { range: ByteRange, bytes: u64 },
+    CutShort {
+        /// The range that was read.
+        range: ByteRange,
+        /// The number of bytes that came.
+        bytes: u64,
+    },
     /// A block of an Apple map is not one of its entries.
     #[error("block {block} of the map, of {blocks}, is not an entry of it")]
-    NoEntry { block: u32, blocks: u32 },
+    NoEntry {
+        /// The number of the block.
+        block: u32,
+        /// The number of blocks of the map.
+        blocks: u32,
+    },
     /// The header of a GPT has an impossible length.
     #[error("a header cannot be {0} bytes long")]
     HeaderBytes(usize),
@@ -25,7 +35,12 @@ pub(super) enum Defect {
     HeaderChecksum,
     /// The header of a GPT is that of another sector.
     #[error("the header in sector {sector} says it is in sector {recorded}")]
-    OtherSector { sector: u64, recorded: u64 },
+    OtherSector {
+        /// The sector that it is in.
+        sector: u64,
+        /// The sector that it says it is in.
+        recorded: u64,
+    },
     /// The entries of a GPT have an impossible length.
     #[error("an entry cannot be {0} bytes long")]
     EntryBytes(u32),

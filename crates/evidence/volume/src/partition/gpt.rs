@@ -3,7 +3,7 @@
 use cheetah_device::{ByteRange, Device};
 use crc_fast::{CrcAlgorithm, checksum};
 
-use super::{Defect, Partition, Table, described, kinds, name, read, u16_at, u32_at, u64_at};
+use super::{BadCopy, Defect, Partition, Table, described, kinds, name, read, u16_at, u32_at, u64_at};
 
 /// The size of a header covered by its checksum; the rest of the sector is zero.
 const HEADER_BYTES_MIN: usize = 92;
@@ -19,7 +19,7 @@ pub(super) struct Found {
     /// Its partitions, from the first of its copies that is valid.
     pub(super) table: Option<Table>,
     /// What is wrong with the copies before that one.
-    pub(super) reasons: Vec<String>,
+    pub(super) bad: Vec<BadCopy>,
     /// Whether a copy is there, valid or not.
     pub(super) is_there: bool,
     /// Whether the partitions are from the backup.
@@ -57,9 +57,9 @@ pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64, both: boo
         second = read_at(device, sector_bytes, sectors - 1).await;
     }
     found.is_there = !matches!((&first, &second), (Err(Defect::Absent), Err(Defect::Absent)));
-    for (name, copy) in [("the first copy", &first), ("the backup", &second)] {
+    for (is_backup, copy) in [(false, &first), (true, &second)] {
         if let Err(why) = copy {
-            found.reasons.push(format!("{name}: {why}"));
+            found.bad.push(BadCopy { is_backup, why: why.clone() });
         }
     }
     found.is_backup = first.is_err();

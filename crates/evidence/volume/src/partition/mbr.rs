@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cheetah_device::{ByteRange, Device};
 
-use super::{Defect, Partition, Remark, kinds, read, u32_at};
+use super::{Defect, Doubt, Partition, Remark, kinds, read, u32_at};
 
 /// The bytes of a boot record, whatever the size of a sector.
 const RECORD_BYTES: u64 = 512;
@@ -94,7 +94,7 @@ impl Record {
         for extended in self.0.into_iter().filter(|entry| entry.is_used() && entry.is_extended()) {
             if let Err(why) = chains.follow(extended, &mut partitions).await {
                 let first = chains.number;
-                remarks.push(Remark::gap(format!("logical partitions from number {first} on are missing: {why}")));
+                remarks.push(Remark::gap(Doubt::NoLogical { first, why }));
             }
         }
         partitions

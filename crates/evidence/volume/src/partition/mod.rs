@@ -14,19 +14,23 @@ mod apple;
 mod bsd;
 mod choice;
 mod defect;
+mod doubt;
 mod gpt;
 mod kinds;
 mod mbr;
 mod sun;
+
+use std::fmt;
 
 use cheetah_device::{ByteRange, Data, Device};
 use cheetah_error::Next;
 
 use cheetah_device::le::{u16_at, u32_at, u64_at};
 
+pub use self::defect::Defect;
+pub use self::doubt::{BadCopy, BadGpt, Doubt};
 pub use self::kinds::guid_text;
 use crate::nearby::Nearby;
-use defect::Defect;
 
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
@@ -48,11 +52,11 @@ pub struct Partition {
     pub sector_bytes: u64,
 }
 
-/// Something that a reader of a table's partitions should know: one sentence.
+/// Something that a reader of a table's partitions should know. As text, it is one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// The sentence.
-    pub sentence: String,
+    /// What is in doubt.
+    pub doubt: Doubt,
     /// Whether partitions may be missing, or be others: a table is damaged, or cannot be read.
     pub is_gap: bool,
     /// What the reader can do, if there is something.
@@ -60,12 +64,18 @@ pub struct Remark {
 }
 
 impl Remark {
-    fn note(sentence: String) -> Self {
-        Self { sentence, is_gap: false, next: None }
+    fn note(doubt: Doubt) -> Self {
+        Self { doubt, is_gap: false, next: None }
     }
 
-    fn gap(sentence: String) -> Self {
-        Self { sentence, is_gap: true, next: None }
+    fn gap(doubt: Doubt) -> Self {
+        Self { doubt, is_gap: true, next: None }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.doubt, f)
     }
 }
 
@@ -126,7 +136,7 @@ impl SectorSize {
 pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>) -> Vec<Partition> {
     let tables = choice::read_tables(&Nearby::with_ends(device).await, sectors.into(), choice::Extent::InUse).await;
     for remark in &tables.remarks {
-        tracing::info!("{}", remark.sentence);
+        tracing::info!("{remark}");
     }
     tables.partitions
 }

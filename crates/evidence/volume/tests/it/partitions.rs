@@ -5,7 +5,9 @@ use std::io::Cursor;
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use cheetah_error::next::Measure;
-use cheetah_volume::partition::{PartitionTables, SectorSize, read_partitions, read_tables};
+use cheetah_volume::partition::{
+    BadCopy, Defect, Doubt, PartitionTables, Remark, SectorSize, read_partitions, read_tables,
+};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
@@ -207,7 +209,17 @@ fn starts(partitions: &[cheetah_volume::partition::Partition]) -> Vec<u64> {
 }
 
 fn said(tables: &PartitionTables) -> String {
-    tables.remarks.iter().map(|remark| remark.sentence.as_str()).collect::<Vec<_>>().join(" ")
+    tables.remarks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether something is in doubt.
+fn has(tables: &PartitionTables, doubt: &Doubt) -> bool {
+    tables.remarks.iter().any(|remark| remark.doubt == *doubt)
+}
+
+/// Whether a table of this kind is named that is not in use.
+fn names_unused(tables: &PartitionTables, kind: &str) -> bool {
+    tables.remarks.iter().any(|remark| matches!(remark.doubt, Doubt::NotInUse { table, .. } if table == kind))
 }
 
 #[test]
@@ -237,17 +249,19 @@ fn known_formats_decide_where_the_size_of_a_sector_is_unknown() {
         said(&neither)
     );
     put_volume(&mut bytes, 256 * 4096);
-    for sector_bytes in [None, Some(512)] {
+    let by_formats = Doubt::ByFormats { used: 4096, other: 512, formats: 1, other_formats: 0 };
+    for (sector_bytes, doubt) in [(None, by_formats), (Some(512), Doubt::MbrUnlikeSource { recorded: 512, used: 4096 })]
+    {
         let large = tables_of(&bytes, sector_bytes);
         assert_eq!(starts(&large.partitions), [256 * 4096]);
-        assert!(said(&large).contains("4 KiB") || said(&large).contains("4KiB"), "{}", said(&large));
+        assert!(has(&large, &doubt), "{}", said(&large));
     }
     let given = futures::executor::block_on(read_tables(&Memory::new(bytes.clone()), SectorSize::Given(512)));
     assert_eq!((starts(&given.partitions), given.remarks), (vec![256 * 512], vec![]));
     put_volume(&mut bytes, 256 * 512);
     let both = tables_of(&bytes, None);
     assert_eq!((starts(&both.partitions), starts(&both.others)), (vec![256 * 512], vec![256 * 4096]));
-    assert!(said(&both).contains("both lead to known formats"), "{}", said(&both));
+    assert!(has(&both, &Doubt::Ambiguous { used: 512, other: 4096, with_formats: true }), "{}", said(&both));
 }
 
 #[test]
@@ -266,7 +280,7 @@ fn entries_of_a_hybrid_mbr_stand_beside_the_gpt() {
     put_volume(&mut bytes, 12288 * 512);
     let found = tables_of(&bytes, None);
     assert_eq!(starts(&found.others), [12288 * 512]);
-    assert!(said(&found).contains("an MBR"), "{}", said(&found));
+    assert!(names_unused(&found, "an MBR"), "{}", said(&found));
 }
 
 #[test]
@@ -277,11 +291,12 @@ fn a_gpt_that_cannot_be_used_is_a_gap_and_the_other_entries_of_its_mbr_are_used(
     bytes[SIZE - 496] ^= 1;
     let found = tables_of(&bytes, None);
     assert_eq!(starts(&found.partitions), [2048 * 512]);
-    assert!(
-        found.remarks.iter().any(|remark| remark.is_gap && remark.sentence.contains("checksum")),
-        "{}",
-        said(&found)
-    );
+    let backup = BadCopy { is_backup: true, why: Defect::HeaderChecksum };
+    let is_named = |remark: &Remark| match &remark.doubt {
+        Doubt::NoGpt(tables) => remark.is_gap && tables.iter().any(|table| table.copies.contains(&backup)),
+        _ => false,
+    };
+    assert!(found.remarks.iter().any(is_named), "{}", said(&found));
 }
 
 #[test]
@@ -301,7 +316,7 @@ fn remains_of_a_gpt_in_front_of_a_volume_are_not_used() {
     put_volume(&mut bytes, 0);
     let found = tables_of(&bytes, None);
     assert_eq!(found.partitions, []);
-    assert!(said(&found).contains("remains of a GPT"), "{}", said(&found));
+    assert!(has(&found, &Doubt::RemainsOfGpt), "{}", said(&found));
 }
 
 #[test]
@@ -342,7 +357,7 @@ fn an_mbr_beside_an_old_apple_map_is_used_and_both_are_named() {
     put_apple_map(&mut bytes, 512, &[("Apple_partition_map", 1, 63), ("Apple_HFS", 12288, 1024)]);
     assert_eq!(partitions_of(&bytes), [partition(1, 2048 * 512, 8192 * 512)]);
     let found = tables_of(&bytes, None);
-    assert!(said(&found).contains("an Apple partition map"), "{}", said(&found));
+    assert!(names_unused(&found, "an Apple partition map"), "{}", said(&found));
     assert_eq!(found.others, []);
     put_volume(&mut bytes, 12288 * 512);
     assert_eq!(starts(&tables_of(&bytes, None).others), [12288 * 512]);
@@ -408,9 +423,9 @@ fn an_unreadable_first_sector_is_a_gap_and_the_backup_is_used() {
     let places: Vec<_> =
         found.partitions.iter().map(|one| partition(one.number, one.range.offset, one.range.len)).collect();
     assert_eq!(places, expected);
-    assert!(
-        found.remarks.iter().any(|remark| remark.is_gap && remark.sentence.contains("bad sector")),
-        "{}",
-        said(&found)
-    );
+    let is_named = |remark: &Remark| {
+        let is_bad = matches!(remark.doubt, Doubt::FirstSector(Defect::Device(Error::Unreadable { .. })));
+        remark.is_gap && is_bad
+    };
+    assert!(found.remarks.iter().any(is_named), "{}", said(&found));
 }

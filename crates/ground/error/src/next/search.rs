@@ -13,4 +13,8 @@ pub enum Search {
     RepeatOrNameFolder,
     /// Another process searches into the folder.
     AwaitOrNameFolder,
+    /// A set of known files cannot be read.
+    MakeSet,
+    /// There are more known files than a set may have.
+    DivideKnown,
 }

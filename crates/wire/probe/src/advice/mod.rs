@@ -3,15 +3,16 @@
 
 mod packing;
 mod rate;
+mod reason;
 #[cfg(test)]
 mod tests;
 mod tuning;
 
 use crate::path::{Advice, PathReport};
-use crate::units::{BitRate, Span};
 
 use self::packing::CompressionChoice;
 pub use self::rate::CONFIDENCE_MIN;
+use self::reason::Reason;
 pub use self::tuning::{CONNECTIONS_MAX, Flow, PREFETCH_BYTES_MAX, Tuning, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 
 /// The highest rate of a rotating disk, in bits of content a second: 200 MB/s, the outer tracks of large disks.
@@ -23,27 +24,27 @@ const DISK_BITS_PER_S_MAX: f64 = 56e9;
 /// with [low confidence](CONFIDENCE_MIN).
 #[must_use]
 pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
+    let (advice, reasons) = decide(report, disk_bytes)?;
+    Some(Advice { why: reasons.iter().map(ToString::to_string).collect(), ..advice })
+}
+
+/// The advice, and its reasons, which are not in it yet.
+fn decide(report: &PathReport, disk_bytes: u64) -> Option<(Advice, Vec<Reason>)> {
     let rate = rate::expected(report)?;
     let (flow, mut why) = tuning::flow(report, rate.bits_per_s);
     let choice = CompressionChoice::best(rate.bits_per_s, rate.at_least);
     let disk_bits = disk_bytes as f64 * 8.0;
-    why.insert(0, rate.why.clone());
+    why.insert(0, rate.why);
     if rate.at_least {
-        why.insert(1, "The link may be faster than this machine could tell; it may then take less time.".into());
+        why.insert(1, Reason::MayBeFaster);
     }
-    why.push(choice.why());
+    why.push(Reason::Compression(choice));
     if rate.bits_per_s > ROTATING_BITS_PER_S {
-        let (rotating, fastest) = (BitRate(ROTATING_BITS_PER_S), BitRate(DISK_BITS_PER_S_MAX));
-        let hours = Span(disk_bits / ROTATING_BITS_PER_S);
-        let bound = if rate.bits_per_s > DISK_BITS_PER_S_MAX {
-            format!("The disk is the bottleneck: the fastest (NVMe) give {fastest}, which the times assume; a")
-        } else {
-            "The disk may be the bottleneck: a".to_owned()
-        };
-        why.push(format!("{bound} rotating one gives {rotating} at most and takes {hours}."));
+        let is_slower = rate.bits_per_s > DISK_BITS_PER_S_MAX;
+        why.push(Reason::Disk { is_slower, rotating_s: disk_bits / ROTATING_BITS_PER_S });
     }
     let seconds = |bits_per_s: f64| disk_bits / bits_per_s.min(DISK_BITS_PER_S_MAX);
-    Some(Advice {
+    let advice = Advice {
         disk_bytes,
         raw_s: seconds(rate.bits_per_s),
         compressed_s: seconds(choice.bits_per_s),
@@ -52,6 +53,7 @@ pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
         connections: flow.connections,
         window_bytes: flow.window_bytes,
         prefetch_bytes: flow.prefetch_bytes,
-        why,
-    })
+        why: Vec::new(),
+    };
+    Some((advice, why))
 }

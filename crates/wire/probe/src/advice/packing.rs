@@ -1,5 +1,7 @@
 //! Whether to compress on the way.
 
+use std::fmt;
+
 use crate::units::BitRate;
 
 /// Compression methods: the name, the rate of one processor in bytes of content a second (the same figures the agent
@@ -26,7 +28,7 @@ pub(super) struct CompressionChoice {
     /// Whether the processor is slower than the link.
     held_up: bool,
     /// Whether the link is clearly faster than the processor, rather than possibly.
-    outrun: bool,
+    pub outrun: bool,
 }
 
 impl CompressionChoice {
@@ -52,17 +54,20 @@ impl CompressionChoice {
             Self { method: "none", compress: false, ..best }
         }
     }
+}
 
+impl fmt::Display for CompressionChoice {
     /// The reason, a sentence.
-    pub fn why(&self) -> String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.compress {
             let rate = BitRate(self.bits_per_s);
             let than = if self.outrun { "faster than" } else { "about as fast as" };
-            return format!("The link is {than} one processor compresses ({rate}), so compression gains nothing.");
+            return write!(f, "The link is {than} one processor compresses ({rate}), so compression gains nothing.");
         }
         let percent = self.ratio * 100.0;
         let held_up = if self.held_up { "; the processor there will be the bottleneck" } else { "" };
-        format!(
+        write!(
+            f,
             "Compression by {} is assumed to leave {percent:.0} %, as of most disks in use, but not of encrypted ones or collections \
              of media{held_up}.",
             self.method

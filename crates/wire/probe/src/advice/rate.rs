@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use crate::path::{Capacity, FarEnd, PathReport};
-use crate::units::BitRate;
+
+use super::reason::Reason;
 
 /// The packet size where the MTU is unknown: Ethernet's.
 const MTU_BYTES: u32 = 1500;
@@ -22,40 +23,36 @@ pub(super) struct ExpectedRate {
     pub bits_per_s: f64,
     /// Whether it is a lower bound.
     pub at_least: bool,
-    /// The reason, a sentence.
-    pub why: String,
+    /// The reason.
+    pub why: Reason,
 }
 
 /// Returns the rate to expect: TCP's own throughput from the host, else the available bandwidth, else the capacity.
 pub(super) fn expected(report: &PathReport) -> Option<ExpectedRate> {
     let far = report.far.as_ref();
     let share = content_share(report);
-    let new = |bits_per_s: f64, at_least, why: String| {
+    let new = |bits_per_s: f64, at_least, why: Reason| {
         (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(ExpectedRate { bits_per_s, at_least, why })
     };
     let bulk = || {
         let bits = tcp_from(report)?;
-        new(bits, false, format!("One TCP connection received {} from there.", BitRate(bits)))
+        new(bits, false, Reason::Received(bits))
     };
     let left = || {
         // The search ran below the capacity, so a doubtful capacity makes this figure doubtful too.
         let left = report.available.filter(|_| report.capacity.is_none() || sure(report).is_some())?.bits_per_s;
         let bits = sure(report).map_or(left, |capacity| left.min(capacity.bits_per_s));
-        let why =
-            format!("About {} are available on the path there, {} of content.", BitRate(bits), BitRate(bits * share));
-        new(bits * share, false, why)
+        let content = bits * share;
+        new(content, false, Reason::Available { bits_per_s: bits, content_bits_per_s: content })
     };
     let back = || {
         let (bits, at_least) = (far?.from_bits_per_s?, far?.from_at_least);
-        let least = if at_least { "at least " } else { "" };
-        let why = format!("The narrowest link of the path back carries {least}{}.", BitRate(bits));
-        new(bits * share, at_least, why)
+        new(bits * share, at_least, Reason::LinkBack { bits_per_s: bits, at_least })
     };
     let there = || {
         let capacity = sure(report)?;
-        let (bits, least) = (capacity.bits_per_s, if capacity.at_least { "at least " } else { "" });
-        let why = format!("The narrowest link carries {least}{}; other traffic is not counted.", BitRate(bits));
-        new(bits * share, capacity.at_least, why)
+        let (bits_per_s, at_least) = (capacity.bits_per_s, capacity.at_least);
+        new(bits_per_s * share, at_least, Reason::Link { bits_per_s, at_least })
     };
     bulk().or_else(left).or_else(back).or_else(there)
 }

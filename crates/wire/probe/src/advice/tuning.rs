@@ -9,6 +9,7 @@ use crate::path::PathReport;
 
 use super::packing::CompressionChoice;
 use super::rate;
+use super::reason::Reason;
 
 /// The most connections advised: more give one client an unfair share, and do not help an agent.
 pub const CONNECTIONS_MAX: u32 = 8;
@@ -74,8 +75,8 @@ impl Tuning {
     }
 }
 
-/// Returns the settings for a rate in bits of content a second, and the reasons, a sentence each.
-pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
+/// Returns the settings for a rate in bits of content a second, and the reasons.
+pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<Reason>) {
     let rtt_us = trip_us(report).unwrap_or(RTT_UNKNOWN_US);
     let rtt_s = rtt_us / 1e6;
     let (connections, mut why) = connections(report, rate, rtt_s);
@@ -87,12 +88,11 @@ pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     let busy_bytes = link.bytes_in(round_trip.saturating_add(TURNAROUND));
     let window_bytes = whole_mib(busy_bytes.saturating_mul(2)).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     let prefetch_bytes = (2 * window_bytes).min(PREFETCH_BYTES_MAX);
-    why.push(format!(
-        "The bandwidth-delay product is {:.0} KiB ({:.2} ms); twice that, with {:.0} ms for the disk, keeps the link busy.",
-        link.bandwidth_delay_product() as f64 / 1024.0,
-        rtt_us / 1e3,
-        TURNAROUND.as_secs_f64() * 1e3
-    ));
+    why.push(Reason::Busy {
+        product_kib: link.bandwidth_delay_product() as f64 / 1024.0,
+        rtt_ms: rtt_us / 1e3,
+        disk_ms: TURNAROUND.as_secs_f64() * 1e3,
+    });
     (Flow { connections, window_bytes, prefetch_bytes }, why)
 }
 
@@ -102,31 +102,27 @@ fn trip_us(report: &PathReport) -> Option<f64> {
 }
 
 /// Returns the number of connections, and the reason if it is more than one.
-fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>) {
+fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<Reason>) {
     let target = rate.max(rate::carried(report).unwrap_or(0.0));
     let mut most = (1, None);
-    let mut want = |rate_each: f64, why: &dyn Fn(u32) -> String| {
+    let mut want = |rate_each: f64, why: Reason| {
         let wanted = target / rate_each;
         // A float that is too large, or not a number, becomes the limit or none.
         let wanted = if wanted.is_finite() { (wanted.ceil() as u32).clamp(1, CONNECTIONS_MAX) } else { 1 };
         if wanted > most.0 {
-            most = (wanted, Some(why(wanted)));
+            most = (wanted, Some(why));
         }
     };
     let bulk = report.far.as_ref().and_then(|far| far.tcp_from_bits_per_s);
     if let Some(one) = bulk.filter(|one| *one < FILLED_MIN * target) {
-        want(one, &|_| "One connection did not fill the link; several may be faster than this advice assumes.".into());
+        want(one, Reason::NotFilled);
     }
     let lost = report.round_trip.filter(|trip| trip.sent.saturating_sub(trip.answered) >= LOST_MIN && trip.loss < 1.0);
     if let Some(loss) = lost.map(|trip| trip.loss).filter(|_| bulk.is_none()) {
         let one = rate::segment_bytes(report) * 8.0 / rtt_s * MATHIS / loss.max(1e-9).sqrt();
-        want(one, &|_| {
-            format!("With {:.1} % of probes lost, one connection may be held back by its losses.", loss * 100.0)
-        });
+        want(one, Reason::Losses(loss));
     }
-    want(CONNECTION_BYTES * 8.0 / rtt_s, &|_| {
-        "One connection's window is smaller than the bandwidth-delay product of so long a link.".into()
-    });
+    want(CONNECTION_BYTES * 8.0 / rtt_s, Reason::SmallWindow);
     (most.0, most.1.into_iter().collect())
 }
 

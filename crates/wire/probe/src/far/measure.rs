@@ -34,6 +34,9 @@ const TRAINS_TIME_MAX: Duration = Duration::from_secs(30);
 /// The most bulk data sent, in bytes.
 const BULK_BYTES_MAX: u64 = 256 << 20;
 
+/// The HTTP status of a refusal.
+const FORBIDDEN: u16 = 403;
+
 /// The quantities to measure with a far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FarRequest {
@@ -84,7 +87,67 @@ enum TrainsError {
     Unknown(#[from] Unknown),
 }
 
-/// Measures with the far end at `client`. Adds a sentence to `problems` for each measurement that failed.
+/// What is measured with a far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Quantity {
+    /// The capacity of the path there.
+    #[error("The capacity there, by trains that the far end receives,")]
+    CapacityThere,
+    /// The capacity of the path back.
+    #[error("The capacity back, by trains that the far end sends,")]
+    CapacityBack,
+    /// The rate at which the far end receives bulk data.
+    #[error("TCP throughput there")]
+    TcpThere,
+    /// The rate at which it sends bulk data.
+    #[error("TCP throughput back")]
+    TcpBack,
+}
+
+/// A quantity that was not measured: a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} was not measured: {why}.")]
+pub struct NotMeasured {
+    /// The quantity.
+    pub what: Quantity,
+    /// Why.
+    pub why: NoFigure,
+}
+
+/// Why a quantity was not measured: a clause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoFigure {
+    /// The far end sends nothing but answers, or not to this caller.
+    #[error("{0}")]
+    Refused(String),
+    /// Time was up before the rate was steady.
+    #[error("the rate was still growing when time was up, as over long paths")]
+    Growing,
+    /// The measurement failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<FarError> for NoFigure {
+    fn from(error: FarError) -> Self {
+        match error {
+            FarError::Refused { status: FORBIDDEN, .. } => Self::Refused(error.to_string()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<TrainsError> for NoFigure {
+    fn from(error: TrainsError) -> Self {
+        match error {
+            TrainsError::SendsNone => Self::Refused(error.to_string()),
+            TrainsError::Far(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Measures with the far end at `client`. Calls `failed` for each measurement that failed.
 ///
 /// # Errors
 ///
@@ -92,34 +155,32 @@ enum TrainsError {
 pub async fn measure(
     client: FarClient<'_>,
     request: FarRequest,
-    problems: &mut Vec<String>,
+    mut failed: impl FnMut(NotMeasured),
 ) -> Result<FarEnd, FarError> {
     let about = client.about().await?;
     let mut far = FarEnd { name: format!("{} ({})", about.name, about.version), ..FarEnd::default() };
-    let mut note = |what: &str, why: String| problems.push(format!("{what} was not measured: {why}."));
+    let mut note = |what, why: NoFigure| failed(NotMeasured { what, why });
     if request.trains {
         match in_time(trains_to(client, &about)).await {
             Ok(found) => (far.to_bits_per_s, far.to_at_least) = (Some(found.bits_per_s), found.at_least),
-            Err(why) => note("The capacity there, by trains that the far end receives,", why.to_string()),
+            Err(why) => note(Quantity::CapacityThere, why.into()),
         }
         match in_time(trains_from(client, &about)).await {
             Ok(found) => (far.from_bits_per_s, far.from_at_least) = (Some(found.bits_per_s), found.at_least),
-            Err(why) => note("The capacity back, by trains that the far end sends,", why.to_string()),
+            Err(why) => note(Quantity::CapacityBack, why.into()),
         }
     }
     if !request.bulk_to.is_zero() {
         match client.bulk_to(request.bulk_to, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
             Ok(came) => far.tcp_to_bits_per_s = came.bits_per_s,
-            Err(why) => note("TCP throughput there", why.to_string()),
+            Err(why) => note(Quantity::TcpThere, why.into()),
         }
     }
     if !request.bulk_from.is_zero() {
         match client.bulk_from(request.bulk_from).await {
-            Ok(rate) if rate.is_growing() => {
-                note("TCP throughput back", "the rate was still growing when time was up, as over long paths".into());
-            }
+            Ok(rate) if rate.is_growing() => note(Quantity::TcpBack, NoFigure::Growing),
             Ok(rate) => far.tcp_from_bits_per_s = rate.bits_per_s(),
-            Err(why) => note("TCP throughput back", why.to_string()),
+            Err(why) => note(Quantity::TcpBack, why.into()),
         }
     }
     Ok(far)

@@ -125,7 +125,7 @@ impl<'a> Wire<'a> {
 
     /// Returns the measures that would make sending more accurate, but are not permitted.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.sender.notes().to_vec()
+        self.sender.notes().iter().map(ToString::to_string).collect()
     }
 
     /// Returns the number of answers lost because they came faster than they were received.

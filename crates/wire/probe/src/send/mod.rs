@@ -113,6 +113,27 @@ impl Train {
     }
 }
 
+/// What made sending less accurate: a sentence without its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendNote {
+    /// The thread was not kept on one CPU; why.
+    #[error("sending was not kept on one CPU: {0}")]
+    NotPinned(String),
+    /// The thread had no real-time priority; why.
+    #[error(
+        "sending had no real-time priority, so other programs may delay it: {0} (setcap cap_sys_nice+ep grants it)"
+    )]
+    NoPriority(String),
+    /// The thread gave its real-time priority up.
+    #[error(
+        "the train kept a CPU busy without a pause for so long that its last part was sent without real-time priority"
+    )]
+    GaveUpPriority,
+    /// The thread could not give its real-time priority up; why.
+    #[error("the thread that sent keeps its real-time priority: {0}")]
+    KeepsPriority(String),
+}
+
 /// Sends trains through one interface.
 pub trait Sender: Send {
     /// Returns the backend.
@@ -121,9 +142,8 @@ pub trait Sender: Send {
     /// Returns the longest frame that it accepts, in bytes.
     fn frame_bytes_max(&self) -> usize;
 
-    /// Measures that would make sending more accurate and are not permitted here, a sentence each. Known after the
-    /// first train.
-    fn notes(&self) -> &[String];
+    /// Measures that would make sending more accurate and are not permitted here. Known after the first train.
+    fn notes(&self) -> &[SendNote];
 
     /// Returns the best time to start a train of packets with these offsets, at `earliest` or up to 10 ms later: when
     /// clock ticks, and regular pauses that earlier trains met, disturb the fewest packets, as far as the backend knows.

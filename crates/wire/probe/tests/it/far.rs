@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Extension, Json};
 use cheetah_probe::far::limits::{BULKS_MAX, LIMITS, RECEIVERS_PER_CALLER_MAX};
-use cheetah_probe::far::measure::{FarRequest, measure};
+use cheetah_probe::far::measure::{FarRequest, NoFigure, NotMeasured, Quantity, measure};
 use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, Token, router, tag};
 use cheetah_probe::schedule::Pattern;
 use tokio::net::{TcpListener, TcpSocket};
@@ -62,7 +62,7 @@ fn tcp_rates_are_measured_and_a_missing_rate_of_trains_is_reported() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         let mut problems = Vec::new();
-        let measured = measure(far, FarRequest::default(), &mut problems).await.expect("it answers");
+        let measured = measure(far, FarRequest::default(), |one| problems.push(one)).await.expect("it answers");
         assert!(measured.name.starts_with("far ("), "{}", measured.name);
         let rates = [
             measured.to_bits_per_s,
@@ -76,8 +76,11 @@ fn tcp_rates_are_measured_and_a_missing_rate_of_trains_is_reported() {
         );
         // A loaded machine may deliver no usable train; the rate of loopback is unknown, but not low.
         assert!(rates.iter().flatten().all(|rate| *rate > 1e7), "{measured:?}");
-        assert_eq!(rates.iter().filter(|rate| rate.is_none()).count(), problems.len(), "{measured:?}: {problems:?}");
-        assert!(problems.iter().all(|problem| problem.contains("was not measured")), "{problems:?}");
+        let quantities = [Quantity::CapacityThere, Quantity::CapacityBack, Quantity::TcpThere, Quantity::TcpBack];
+        let missing: Vec<_> = quantities.into_iter().zip(rates).filter(|(_, rate)| rate.is_none()).collect();
+        let missing: Vec<_> = missing.into_iter().map(|(what, _)| what).collect();
+        let named: Vec<_> = problems.iter().map(|one| one.what).collect();
+        assert_eq!(missing, named, "{measured:?}: {problems:?}");
     });
 }
 
@@ -259,10 +262,11 @@ fn a_far_end_that_may_not_send_reports_it() {
         let mut problems = Vec::new();
         let request =
             FarRequest { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
-        let measured = measure(far, request, &mut problems).await.expect("it answers");
+        let measured = measure(far, request, |one| problems.push(one)).await.expect("it answers");
         assert!(measured.tcp_from_bits_per_s.is_none() && measured.from_bits_per_s.is_none());
-        let refused = problems.iter().filter(|problem| problem.contains("its sending rate is limited")).count();
-        assert_eq!(refused, 2, "{problems:?}");
+        let refused = problems.iter().filter(|one| matches!(one.why, NoFigure::Refused(_)));
+        let refused: Vec<_> = refused.map(|one| one.what).collect();
+        assert_eq!(refused, [Quantity::CapacityBack, Quantity::TcpBack], "{problems:?}");
     });
 }
 
@@ -298,7 +302,8 @@ fn messages_of_a_far_end_are_safe_to_print() {
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut problems = Vec::new();
         let request = FarRequest { bulk_to: Duration::ZERO, ..FarRequest::default() };
-        let measured = measure(far, request, &mut problems).await.expect("it answers");
+        let note = |one: NotMeasured| problems.push(one.to_string());
+        let measured = measure(far, request, note).await.expect("it answers");
         assert_eq!(problems.len(), 3, "{problems:?}");
         for text in problems.iter().chain([&measured.name]) {
             assert!(text.contains("]0;owned[2Jno") && text.len() < 1000, "{text:?}");

@@ -23,6 +23,31 @@ pub(crate) fn export_name(device: &Path) -> Option<String> {
 }
 
 pub(crate) fn remarks(device: &Path) -> Vec<String> {
+    of_device(device).iter().map(ToString::to_string).collect()
+}
+
+/// What must be known of a disk or a volume. Each has its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Remark {
+    /// It may change while it is read: its users cannot be had.
+    #[error(
+        "whether this system writes to {0} while it is read is not known: if it does, the image mixes several moments"
+    )]
+    UsersUnknown(String),
+    /// It changes while it is read: these are its users.
+    #[error(
+        "{0} is in use ({}): this system writes to it while it is read, so the image mixes several moments", .1.join(", ")
+    )]
+    InUse(String, Vec<String>),
+    /// It changes while it is read.
+    #[error("{0} is a mounted volume: this system writes to it while it is read, so the image mixes several moments")]
+    Mounted(String),
+    /// It is encrypted on its disk.
+    #[error("{0} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext")]
+    ReadInClear(String),
+}
+
+fn of_device(device: &Path) -> Vec<Remark> {
     let text = path_to_text(device);
     let Some(name) = Name::of(&text) else { return Vec::new() };
     let mounted = volumes();
@@ -40,29 +65,20 @@ pub(crate) fn remarks(device: &Path) -> Vec<String> {
 }
 
 /// What is said of a disk with these users; `None` if they cannot be had.
-fn of_disk(text: &str, users: Option<Vec<String>>) -> Vec<String> {
+fn of_disk(text: &str, users: Option<Vec<String>>) -> Vec<Remark> {
     match users {
-        None => vec![format!(
-            "whether this system writes to {text} while it is read is not known: if it does, the image mixes several moments"
-        )],
+        None => vec![Remark::UsersUnknown(text.to_owned())],
         Some(users) if users.is_empty() => Vec::new(),
-        Some(users) => vec![format!(
-            "{text} is in use ({}): this system writes to it while it is read, so the image mixes several moments",
-            users.join(", ")
-        )],
+        Some(users) => vec![Remark::InUse(text.to_owned(), users)],
     }
 }
 
-fn of_volume(text: &str, name: &Name, mounted: &[Volume]) -> Vec<String> {
-    let mut remarks = vec![format!(
-        "{text} is a mounted volume: this system writes to it while it is read, so the image mixes several moments"
-    )];
+fn of_volume(text: &str, name: &Name, mounted: &[Volume]) -> Vec<Remark> {
+    let mut remarks = vec![Remark::Mounted(text.to_owned())];
     if let Name::Letter(letter) = name
         && mounted.iter().find(|volume| volume.paths.contains(&format!("{letter}:\\"))).is_some_and(is_bitlocker)
     {
-        remarks.push(format!(
-            "{text} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext"
-        ));
+        remarks.push(Remark::ReadInClear(text.to_owned()));
     }
     remarks
 }
@@ -85,10 +101,11 @@ mod tests {
 
     #[test]
     fn a_disk_whose_users_cannot_be_had_is_not_one_without_users() {
-        let said = |users| of_disk(r"\\.\PhysicalDrive0", users);
-        assert_eq!(said(Some(Vec::new())), Vec::<String>::new());
-        assert!(said(Some(vec!["C:".to_owned()]))[0].contains("is in use (C:)"));
-        assert!(said(None)[0].contains("is not known"));
+        let disk = r"\\.\PhysicalDrive0";
+        assert_eq!(of_disk(disk, Some(Vec::new())), []);
+        let users = vec!["C:".to_owned()];
+        assert_eq!(of_disk(disk, Some(users.clone())), [Remark::InUse(disk.to_owned(), users)]);
+        assert_eq!(of_disk(disk, None), [Remark::UsersUnknown(disk.to_owned())]);
         assert_eq!(remarks(Path::new(r"\\.\Harddisk0Partition3")).len(), 1);
     }
 }

@@ -170,7 +170,7 @@ async fn ask(client: FarClient<'_>, limits: Limits, sent: u32, problems: &mut Ve
         // The packets sent so far then count towards another second.
         sleep(Duration::from_secs(1)).await;
     }
-    let far = measure(client, request, problems).await?;
+    let far = measure(client, request, |one| problems.push(one.to_string())).await?;
     if !request.trains {
         problems.push(format!(
             "No trains went to the far end and back: they are up to {PACKETS_THERE_MAX} packets, and --packets-max and \

@@ -120,7 +120,7 @@ pub async fn run(
     let mut tally = Tally::default();
     let signal = follow(&mut recorded, &mut tally, &stopped, stop, ui).await?;
     let (sender, ended) = working.await.context("sending ended")?;
-    tally.notes.extend(sender.notes().iter().cloned());
+    tally.notes.extend(sender.notes().iter().map(ToString::to_string));
     tally.notes.extend(ended.as_ref().err().map(ToString::to_string));
     let what = format!("{pattern} to {host}, {frame_bytes}-byte frames through {} by {backend}", route.interface);
     let value = answers::Send::Done {

@@ -14,7 +14,7 @@ use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
 use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search, Truncation};
 use cheetah_source::search::inside::{Counts, Streams};
-use cheetah_source::search::journal::{Journal, Start, WhatToSearch, writing};
+use cheetah_source::search::journal::{CARVED, CARVED_TABLE, Journal, Start, WhatToSearch, writing};
 use cheetah_source::search::known::Known;
 use cheetah_source::search::never_read;
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
@@ -36,9 +36,6 @@ use crate::ui::Ui;
 const STORED: usize = 256;
 const STORED_BYTES: usize = 4 << 20;
 const STORED_AGE: Duration = Duration::from_secs(1);
-/// The table of carved files, in their folder.
-const CARVED: &str = "carved";
-const CARVED_TABLE: &str = "carved.csv";
 
 /// A search, and the folder of its result.
 pub struct Task<'a> {

@@ -23,7 +23,7 @@ pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     let log = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let report = verify_log(&log, &keys.known)?;
     let name = path.display().to_string();
-    let problems = report.problems();
+    let problems: Vec<_> = report.problems().iter().map(ToString::to_string).collect();
     let mut lines = vec![describe(&name, &report)];
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
     let (log, ok) = (path_to_text(path), problems.is_empty());

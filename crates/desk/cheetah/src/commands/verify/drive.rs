@@ -46,7 +46,7 @@ pub async fn run(path: &Path, args: &Args, (keys, desk): (&Keys, &Desk), ui: Ui)
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
     lines.extend(problems.iter().filter(|problem| !problem.ends_with(SEE_ABOVE)).map(|problem| wrapped(problem, 2)));
     lines.extend(doubts.iter().map(|doubt| wrapped(&format!("IN DOUBT: {doubt}"), 2)));
-    let note = file.image.as_ref().and_then(Image::note);
+    let note = file.image.as_ref().and_then(Image::note).map(|note| note.to_string());
     // The log has it, too, if it has the end of the fill.
     let is_in_log = records.signed().is_some_and(|signed| !signed.notes.is_empty());
     lines.extend(note.iter().filter(|_| !is_in_log).map(|note| wrapped(&format!("NOTE: {note}"), 2)));

@@ -21,7 +21,7 @@ pub fn is_one(folder: &Path) -> bool {
 pub fn run(folder: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let path = Triaged::log_path(folder);
     let report = verify_log(&path, &keys.known)?;
-    let mut problems = report.problems();
+    let mut problems: Vec<_> = report.problems().iter().map(ToString::to_string).collect();
     match &report.triaged {
         Some(triaged) => problems.extend(triaged.differences(folder).iter().map(ToString::to_string)),
         None => problems.push("the log does not say what the result of the triage is".to_owned()),

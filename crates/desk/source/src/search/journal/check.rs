@@ -12,11 +12,8 @@ use cheetah_kit::folder::{Entry, Folder};
 
 use super::errors::{holds_something_else, not_ours, not_ours_because, reading};
 use super::keep::{KeptFile, is_carved_name};
-use super::names::{CARVED, NAME, NEXT, Names};
+use super::names::{CARVED, CARVED_TABLE, NAME, NEXT, Names};
 use super::state::State;
-
-/// The table of carved files.
-const CARVED_TABLE: &str = "carved.csv";
 
 /// A carved file as one that is kept.
 pub fn kept(file: &CarvedFile) -> KeptFile {

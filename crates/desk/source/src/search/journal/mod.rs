@@ -32,7 +32,7 @@ pub use errors::writing;
 pub use file::Journal;
 pub use group::Batches;
 pub use keep::KeptFile;
-pub use names::Names;
+pub use names::{CARVED, CARVED_TABLE, Names};
 pub use near::Near;
 pub use record::BadRecord;
 pub use start::{Asked, Difference, OtherSearch, Start, WhatToSearch};

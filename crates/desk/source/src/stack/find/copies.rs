@@ -1,12 +1,12 @@
 //! The look for shadow copies.
 
 use cheetah_device::DynDevice;
-use cheetah_device::visible::OneLine;
 use cheetah_volume::vss::{self, Catalog, Defect};
 use futures::{StreamExt as _, stream};
 
 use super::super::copies::{ListedCopy, name_of};
 use super::super::limits::{AT_ONCE, COPIES_MAX};
+use super::super::not_shown::NotShown;
 use super::super::volume::Assembled;
 use super::{Finder, Seen};
 
@@ -24,7 +24,7 @@ impl Finder<'_> {
                         name if name.is_empty() => "it".to_owned(),
                         name => name,
                     };
-                    self.note(format!("the shadow copies of {} are not listed: {why}", OneLine(&of)));
+                    self.note(NotShown::Catalog { of, why });
                 }
             }
         }
@@ -35,7 +35,7 @@ impl Finder<'_> {
         let mut wanted = Vec::new();
         for copy in &catalog.copies {
             if self.stack.copies.len() >= COPIES_MAX {
-                self.note(format!("more than {COPIES_MAX} shadow copies are in it, and the others are left out"));
+                self.note_too_many(COPIES_MAX, "shadow copies");
                 break;
             }
             let name = name_of(&of, copy.number);
@@ -46,8 +46,7 @@ impl Finder<'_> {
         }
         let opened = vss::open(&*self.device, catalog, &wanted, &mut self.store_budget).await;
         for one in opened.not_opened {
-            let name = name_of(&of, one.number);
-            self.note(format!("the shadow copy {} is not opened: {}", OneLine(&name), one.why));
+            self.note(NotShown::Copy { name: name_of(&of, one.number), why: one.why });
         }
         let shown = opened.snapshots.into_iter().map(|snapshot| Assembled::Snapshot { of: of.clone(), snapshot });
         self.place(shown.collect(), seen.depth + 1);

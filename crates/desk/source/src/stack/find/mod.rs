@@ -27,6 +27,7 @@ use futures::{StreamExt as _, stream};
 use super::copies::ShadowCopies;
 use super::found::VolumeStack;
 use super::limits::{AT_ONCE, DEPTH_MAX, PARTITIONS_MAX, TURNS_MAX, VOLUMES_MAX, next_place};
+use super::not_shown::NotShown;
 use super::start::Start;
 use super::step::{Other, Step};
 use super::volume::{Assembled, Content, InnerVolume};
@@ -176,9 +177,7 @@ impl<'a> Finder<'a> {
                 self.physical = physical.into_iter().map(seen).collect();
                 if self.copies.are_asked_for() {
                     if file_systems.len() > PARTITIONS_MAX {
-                        self.note(format!(
-                            "more than {PARTITIONS_MAX} partitions are in it, and the others are left out"
-                        ));
+                        self.note_too_many(PARTITIONS_MAX, "partitions");
                     }
                     self.file_systems = file_systems.into_iter().take(PARTITIONS_MAX).map(seen).collect();
                 }
@@ -187,7 +186,7 @@ impl<'a> Finder<'a> {
         let (mut end, mut beside) = (self.device.geometry().size, Vec::new());
         for (index, (name, device)) in others.iter().enumerate() {
             let Some(range) = next_place(end, device.geometry().size) else {
-                self.note(format!("{} is too large to be looked at", OneLine(name)));
+                self.note(NotShown::LargeSource(name.clone()));
                 continue;
             };
             end = range.end();
@@ -318,7 +317,7 @@ impl<'a> Finder<'a> {
         let is_source = holder.depth == 0 && holder.place().partition.is_none();
         if holder.partitions.len() > PARTITIONS_MAX {
             let holder = if inside.is_empty() { "it".to_owned() } else { OneLine(&inside).to_string() };
-            self.note(format!("more than {PARTITIONS_MAX} partitions are in {holder}, and the others are left out"));
+            self.note(NotShown::TooMany { max: PARTITIONS_MAX, kind: "partitions", holder });
         }
         for partition in holder.partitions.iter().take(PARTITIONS_MAX) {
             let range = partition.range.shifted(holder.place().range.offset);
@@ -349,7 +348,7 @@ impl<'a> Finder<'a> {
         for volume in volumes {
             let in_one_piece = volume.in_one_piece();
             let Some(range) = in_one_piece.or_else(|| next_place(end, volume.size_bytes())) else {
-                self.note(format!("the {} is too large to be opened", volume.description()));
+                self.note(NotShown::LargeVolume(volume.description()));
                 continue;
             };
             end = end.max(range.end());
@@ -385,11 +384,11 @@ impl<'a> Finder<'a> {
 
     fn add_over(&mut self, below: usize, name: String, content: Content, seen: Seen) {
         if self.stack.volumes.len() >= VOLUMES_MAX {
-            self.note(format!("more than {VOLUMES_MAX} volumes are in it, and the others are left out"));
+            self.note_too_many(VOLUMES_MAX, "volumes");
             return;
         }
         if self.stack.volumes.iter().any(|known| known.name == name) {
-            self.note(format!("a volume {} is left out: another one has its name, too", OneLine(&name)));
+            self.note(NotShown::SameName(name));
             return;
         }
         let is_looked_at = !matches!(content, Content::Assembled(Assembled::Snapshot { .. }));
@@ -400,8 +399,7 @@ impl<'a> Finder<'a> {
         if seen.depth <= DEPTH_MAX {
             self.new.push(seen);
         } else {
-            let name = seen.place.name();
-            self.note(format!("what {} holds is not looked for: it lies in {DEPTH_MAX} others", OneLine(&name)));
+            self.note(NotShown::TooDeep(seen.place.name()));
         }
     }
 
@@ -414,39 +412,44 @@ impl<'a> Finder<'a> {
                 true
             }
             Err(why) => {
-                self.note(why.to_string());
+                self.note(NotShown::Step(why));
                 false
             }
         }
     }
 
     /// Says that not all parts of one kind are examined, if so.
-    fn note_left_out(&mut self, count: usize, parts: &str) {
+    fn note_left_out(&mut self, count: usize, kind: &'static str) {
         if count > PLACES_MAX {
-            self.note(format!("more than {PLACES_MAX} {parts} are in it, and the others are left out"));
+            self.note_too_many(PLACES_MAX, kind);
         }
+    }
+
+    /// Says that the source has more of a kind than a limit.
+    fn note_too_many(&mut self, max: usize, kind: &'static str) {
+        self.note(NotShown::TooMany { max, kind, holder: "it".to_owned() });
     }
 
     /// Says that a volume could not be examined, if so. Of the source and its partitions, others say it.
     fn note_unread(&mut self, one: &Looked) {
         let (place, content) = (one.place(), &one.candidate.content);
         if let (Some(why), true) = (&content.unread, content.formats.is_empty() && !place.inside.is_empty()) {
-            let name = place.name();
-            self.note(format!("{} could not be examined for known formats: {why}", OneLine(&name)));
+            self.note(NotShown::Unread { name: place.name(), why: why.clone() });
         }
     }
 
-    fn note(&mut self, sentence: String) {
-        if !self.stack.not_opened.contains(&sentence) {
-            self.stack.not_opened.push(sentence);
+    fn note(&mut self, one: NotShown) {
+        let known = &mut self.stack.not_opened;
+        if !known.contains(&one) {
+            known.push(one);
         }
     }
 
     fn finish(self) -> VolumeStack {
         let Self { mut stack, unlocking, members, physical, arrays, groups, divided, .. } = self;
-        let not_opened = arrays.not_opened.iter().map(ToString::to_string);
-        let not_opened = not_opened.chain(groups.not_opened.iter().map(ToString::to_string));
-        stack.not_opened.splice(0..0, not_opened);
+        let of_arrays = arrays.not_opened.iter().cloned().map(NotShown::Array);
+        let of_groups = groups.not_opened.iter().cloned().map(NotShown::Logical);
+        stack.not_opened.splice(0..0, of_arrays.chain(of_groups));
         let is_part = |one: &&Seen| {
             let range = &one.place.range;
             arrays.places.contains(range) || groups.places.contains(range)

@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cheetah_image::ewf::{Ewf, EwfFormat};
+use cheetah_image::ewf::{BadSegment, Defect, Ewf, EwfFormat};
 use cheetah_image::hash::hex;
 use md5::Digest as _;
 
 use super::sections::{find, seal};
-use super::support::{Desk, compare, first_segment, refusal};
+use super::support::{Desk, bad_segment, compare, first_segment, refusal};
 use crate::need;
 
 /// Not a whole number of chunks.
@@ -103,15 +103,19 @@ fn segments_are_found_regardless_of_case_and_missing_ones_are_named() {
     assert_eq!(image.info().segments.len(), 4);
     assert_eq!(image.info().segments[1], desk.path("Set.e02"));
 
-    assert!(refusal(Ewf::open(&desk.path("set.E03"))).contains("name its first segment"));
+    let bad = |number, why| BadSegment { number, why };
+    let later = Defect::NotFirst { number: 3, ending: ".E01" };
+    assert_eq!(bad_segment(Ewf::open(&desk.path("set.E03"))), bad(1, later));
+    let file = |name: &str| desk.path(name).display().to_string();
     rename("set.E04", "away");
-    let words = refusal(Ewf::open(&first));
-    assert!(words.contains("set.E04 is missing") && words.contains("set.E03 is followed"), "{words}");
+    let missing = Defect::Missing { name: file("set.E04"), before: file("set.E03") };
+    assert_eq!(bad_segment(Ewf::open(&first)), bad(4, missing));
     rename("set.E03", "set.E04");
-    assert!(refusal(Ewf::open(&first)).contains("set.E03 is missing"));
+    let missing = Defect::Missing { name: file("set.E03"), before: file("Set.e02") };
+    assert_eq!(bad_segment(Ewf::open(&first)), bad(3, missing));
     rename("set.E04", "set.E03");
     std::fs::copy(desk.path("set.E03"), desk.path("set.E04")).unwrap();
-    assert!(refusal(Ewf::open(&first)).contains("segment number 3 instead of 4"));
+    assert_eq!(bad_segment(Ewf::open(&first)), bad(4, Defect::OtherNumber { number: 3, wanted: 4 }));
     rename("away", "set.E04");
 
     // EnCase marks the segments of a set, so that a segment of another set is recognised.
@@ -123,8 +127,7 @@ fn segments_are_found_regardless_of_case_and_missing_ones_are_named() {
         seal(&mut bytes[volume.data]);
         std::fs::write(path, bytes).unwrap();
     }
-    let words = refusal(Ewf::open(&first));
-    assert!(words.contains("set.E03: this segment is of another image than"), "{words}");
+    assert_eq!(bad_segment(Ewf::open(&first)), bad(3, Defect::OtherImage { first: file("set.E01") }));
 }
 
 #[test]

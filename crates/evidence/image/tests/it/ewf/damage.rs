@@ -1,10 +1,10 @@
 //! Damaged, truncated and forged images: reads return an error that names the place, and never other bytes.
 
-use cheetah_device::Error as DeviceError;
-use cheetah_image::ewf::Ewf;
+use cheetah_device::{ByteRange, Error as DeviceError};
+use cheetah_image::ewf::{BadSegment, Defect, Ewf};
 
 use super::sections::{DESCRIPTOR, descriptor, errors, find, insert, seal, sections};
-use super::support::{Desk, Noise, disk, read, read_memory, refusal};
+use super::support::{Desk, Noise, bad_segment, disk, read, read_memory, refusal};
 use crate::need;
 
 /// The number of bits to flip in each image.
@@ -90,8 +90,8 @@ fn a_damaged_table_is_replaced_by_its_copy() {
         bad[table.data.start + offset] ^= 1;
         assert!(read_memory(vec![bad.clone()]).unwrap() == desk.raw);
         bad[copy.data.start + offset] ^= 4;
-        let words = refusal(Ewf::from_memory(vec![bad]));
-        assert!(words.contains("segment 1: ") && words.contains("does not match its checksum"), "{words}");
+        let BadSegment { number, why } = bad_segment(Ewf::from_memory(vec![bad]));
+        assert!(number == 1 && matches!(why, Defect::Checksum { .. } | Defect::TableChecksum { .. }), "{why}");
     }
     // Without a copy.
     let mut bad = good.clone();
@@ -101,8 +101,8 @@ fn a_damaged_table_is_replaced_by_its_copy() {
         copy.data.end,
         copy.data.end - copy.start,
     ));
-    let words = refusal(Ewf::from_memory(vec![bad]));
-    assert!(words.contains("section 'table' at offset"), "{words}");
+    let why = Defect::Checksum { name: "'table'".into(), at: table.start as u64 };
+    assert_eq!(bad_segment(Ewf::from_memory(vec![bad])), BadSegment { number: 1, why });
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_damaged_header_is_replaced_by_its_copies() {
         assert_eq!(image.info().case.case_number.as_deref(), Some("77"), "{turn} headers damaged");
         bad[section.data.start + 20] ^= 0x55;
     }
-    let words = refusal(Ewf::from_memory(vec![bad]));
-    assert!(words.contains("section 'header2' at offset 13 cannot be unpacked"), "{words}");
+    let why = Defect::NotUnpacked { name: "'header2'".into(), at: 13 };
+    assert_eq!(bad_segment(Ewf::from_memory(vec![bad])), BadSegment { number: 1, why });
 }
 
 #[test]
@@ -139,9 +139,10 @@ fn a_damaged_chunk_is_named_and_the_others_are_read() {
         let image = Ewf::open(&first).unwrap();
         let bad = 5 * (32 << 10)..6 * (32 << 10);
         for (offset, len) in [(bad.start, 1), (bad.end - 1, 100_000), (0, 1 << 20)] {
-            let words = read(&image, offset, len).unwrap_err().to_string();
+            let corrupt = read(&image, offset, len).unwrap_err();
+            let DeviceError::Corrupt { device, range } = &corrupt else { panic!("{corrupt}") };
             let place = format!("{compression}.E01, chunk 5 at offset {at} of the file");
-            assert!(words.contains(&place) && words.contains("163840+32768 is corrupt"), "{words}");
+            assert!(device.contains(&place) && *range == ByteRange::new(bad.start, 32 << 10), "{corrupt}");
         }
         assert!(read(&image, 0, bad.start).unwrap() == desk.raw[..bad.start as usize]);
         assert!(read(&image, bad.end, (1 << 20) - bad.end).unwrap() == desk.raw[bad.end as usize..]);

@@ -3,12 +3,12 @@
 use std::io::Read as _;
 
 use cheetah_device::{ByteRange, Device as _, Error};
-use cheetah_image::ewf::{Ewf, EwfFormat};
+use cheetah_image::ewf::{BadSegment, Defect, Ewf, EwfFormat};
 use cheetah_image::hash::hex;
 use md5::Digest as _;
 
 use super::sections::seal;
-use super::support::{Noise, compare, disk, read, read_memory, refusal};
+use super::support::{Noise, bad_segment, compare, disk, read, read_memory, refusal};
 
 const CHUNK: usize = 32 << 10;
 /// Not a whole number of chunks.
@@ -199,8 +199,9 @@ fn images_of_every_method_read_the_same() {
         assert_eq!(info.hashes.sha1.as_deref(), Some(hex(&sha1::Sha1::digest(&raw)).as_str()));
 
         std::fs::remove_file(dir.path().join("disk.Ex03")).unwrap();
-        let words = refusal(Ewf::open(&dir.path().join("disk.Ex01")));
-        assert!(words.contains("disk.Ex03 is missing"), "{words}");
+        let BadSegment { number, why } = bad_segment(Ewf::open(&dir.path().join("disk.Ex01")));
+        let missing = dir.path().join("disk.Ex03").display().to_string();
+        assert!(number == 3 && matches!(&why, Defect::Missing { name, .. } if *name == missing), "{why}");
     }
 }
 

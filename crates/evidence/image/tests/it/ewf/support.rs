@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use cheetah_device::{ByteRange, Device};
 use cheetah_error::{Error, Result};
-use cheetah_image::ewf::Ewf;
+use cheetah_image::ewf::{BadSegment, Ewf};
 
 use crate::need;
 
@@ -142,4 +142,10 @@ pub fn read_memory(segments: Vec<Vec<u8>>) -> Result<Vec<u8>> {
 /// Returns the error of opening.
 pub fn refusal(opened: Result<Ewf>) -> String {
     opened.err().expect("opening should have failed").to_string()
+}
+
+/// The segment for which an image is not opened.
+pub fn bad_segment(opened: Result<Ewf>) -> BadSegment {
+    let error = opened.err().expect("opening should have failed");
+    error.cause::<BadSegment>().cloned().unwrap_or_else(|| panic!("no segment is named: {error}"))
 }

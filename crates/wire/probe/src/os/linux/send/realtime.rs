@@ -4,14 +4,16 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
+use crate::send::SendNote;
+
 /// The priority asked for: above ordinary programs, below the kernel's own threads.
 const PRIORITY: i32 = 40;
 
 /// Makes this thread a real-time thread on one CPU until dropped.
 #[derive(Debug)]
 pub struct Realtime {
-    /// The measures that were not permitted, a sentence each.
-    pub notes: Vec<String>,
+    /// The measures that were not permitted.
+    pub notes: Vec<SendNote>,
     policy: Option<(i32, Parameters)>,
     affinity: Option<CpuSet>,
 }
@@ -25,17 +27,14 @@ impl Realtime {
         let affinity = match pin(cpu.unwrap_or_else(sched_getcpu)) {
             Ok(before) => Some(before),
             Err(error) => {
-                notes.push(format!("sending was not kept on one CPU: {error}"));
+                notes.push(SendNote::NotPinned(error.to_string()));
                 None
             }
         };
         let policy = match raise() {
             Ok(before) => Some(before),
             Err(error) => {
-                notes.push(format!(
-                    "sending had no real-time priority, so other programs may delay it: {error} (setcap cap_sys_nice+ep \
-                     grants it)"
-                ));
+                notes.push(SendNote::NoPriority(error.to_string()));
                 None
             }
         };
@@ -44,7 +43,7 @@ impl Realtime {
 
     /// Restores the thread's priority and CPUs, and returns the notes.
     #[must_use]
-    pub fn leave(mut self) -> Vec<String> {
+    pub fn leave(mut self) -> Vec<SendNote> {
         self.lower();
         std::mem::take(&mut self.notes)
     }
@@ -53,11 +52,7 @@ impl Realtime {
     pub(super) fn give_up(&mut self) {
         if self.policy.is_some() {
             self.lower();
-            self.notes.push(
-                "the train kept a CPU busy without a pause for so long that its last part was sent without real-time \
-                 priority"
-                    .to_owned(),
-            );
+            self.notes.push(SendNote::GaveUpPriority);
         }
     }
 
@@ -70,7 +65,7 @@ impl Realtime {
             .any(|policy| set_scheduler(policy, &parameters).is_ok());
         if !restored {
             let error = io::Error::last_os_error();
-            self.notes.push(format!("the thread that sent keeps its real-time priority: {error}"));
+            self.notes.push(SendNote::KeepsPriority(error.to_string()));
         }
     }
 }

@@ -15,7 +15,7 @@ use super::wait;
 use super::warm::{self, WarmUp};
 use crate::clock::Nanos;
 use crate::send::call::SendCall;
-use crate::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Train};
+use crate::send::{Backend, Departures, Options, PreDispatch, SendError, SendNote, Sender, Train};
 
 /// How long a new sender looks for regular pauses: some ticks of any host.
 const OBSERVED: Duration = Duration::from_millis(12);
@@ -25,7 +25,7 @@ pub(super) struct SpinSender<L> {
     line: L,
     interface: String,
     options: Options,
-    notes: Vec<String>,
+    notes: Vec<SendNote>,
     failed: bool,
     warm: WarmUp<L>,
     allowance: Allowance,
@@ -62,7 +62,7 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
         self.line.frame_bytes_max()
     }
 
-    fn notes(&self) -> &[String] {
+    fn notes(&self) -> &[SendNote] {
         &self.notes
     }
 
@@ -274,7 +274,7 @@ mod tests {
                 continue;
             }
             assert_eq!(last, Some(&libc::SCHED_OTHER));
-            assert!(sender.notes[0].contains("without real-time priority"), "{:?}", sender.notes);
+            assert_eq!(sender.notes[0], SendNote::GaveUpPriority);
             return;
         }
     }

@@ -18,7 +18,7 @@ use super::{quiet, wait};
 use crate::clock::{Nanos, WallOffset};
 use crate::frame::ETHERNET_BYTES;
 use crate::route::Route;
-use crate::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Train};
+use crate::send::{Backend, Departures, Options, PreDispatch, SendError, SendNote, Sender, Train};
 
 /// The longest time that packets are handed over ahead. FQ would accept 10 s, but packets cannot be cancelled once
 /// handed over.
@@ -126,7 +126,7 @@ impl Sender for Txtime {
         self.frame_bytes_max
     }
 
-    fn notes(&self) -> &[String] {
+    fn notes(&self) -> &[SendNote] {
         &[]
     }
 
