@@ -303,7 +303,7 @@ const fn kind(kind: PatternKind) -> Option<&'static str> {
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
-        PatternKind::Compressed | PatternKind::Block => return None,
+        PatternKind::Compressed | PatternKind::Block | PatternKind::Rule => return None,
     })
 }
 

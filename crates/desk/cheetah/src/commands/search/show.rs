@@ -14,6 +14,7 @@ use cheetah_search::{AcrossHit, Gap, Hit, InnerHit, Outcome, Pattern, PatternKin
 use cheetah_source::search::{inside, known};
 
 use super::places::{self, FilesShown};
+use super::rules::RulesShown;
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -100,6 +101,8 @@ pub struct Shown<'a> {
     pub carved: Option<Counts>,
     /// The files in which hits lie, if they were listed.
     pub files: Option<FilesShown<'a>>,
+    /// What became of the files on which rules were tried, if there are rules.
+    pub rules: Option<RulesShown<'a>>,
 }
 
 impl Shown<'_> {
@@ -121,7 +124,7 @@ impl Shown<'_> {
                 invalid: counts.invalid,
                 unreadable: counts.unreadable,
             }),
-            complete: self.outcome.coverage().is_whole(),
+            complete: self.is_whole(),
             files: self.files.as_ref().map(FilesShown::answer),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
@@ -145,6 +148,7 @@ impl Shown<'_> {
             }),
             out: self.out.map(path_to_text),
             patterns: patterns.collect(),
+            rules: self.rules.as_ref().map(RulesShown::answer),
             searched_bytes: self.bytes(State::Read),
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
@@ -161,9 +165,10 @@ impl Shown<'_> {
             hits => format!("{hits} hits"),
         };
         let size = Size(self.outcome.coverage().size());
-        let place = match self.outcome.coverage().is_whole() {
-            true => format!("in all {size}"),
-            false => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
+        let place = match (self.rules, self.is_whole()) {
+            (Some(rules), _) => rules.place(),
+            (None, true) => format!("in all {size}"),
+            (None, false) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
         };
         let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
         lines.extend(self.pattern_lines());
@@ -176,8 +181,19 @@ impl Shown<'_> {
         lines.extend(self.inside.map(inside_line));
         lines.extend(self.carved.map(carved_line));
         lines.extend(self.files.iter().flat_map(FilesShown::lines));
+        lines.extend(self.rules.into_iter().flat_map(RulesShown::lines));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
+    }
+
+    /// Whether all was searched, and rules, if there are any, were tried on every file.
+    pub fn is_whole(&self) -> bool {
+        self.is_covered() && self.rules.is_none_or(RulesShown::is_whole)
+    }
+
+    /// Whether every byte was searched, if bytes are searched.
+    fn is_covered(&self) -> bool {
+        self.outcome.coverage().is_whole() || self.rules.is_some_and(|rules| !rules.is_searched())
     }
 
     /// The patterns with the most hits.
@@ -197,7 +213,10 @@ impl Shown<'_> {
     /// The failure of a search that did not come to its end.
     pub fn unfinished(&self, failure: Failure) -> Failure {
         let (searched, size) = (Size(self.bytes(State::Read)), Size(self.outcome.coverage().size()));
-        let what = format!("{}, after {searched} of {size} were searched", failure.message);
+        let what = match self.rules.filter(|_| self.is_covered()) {
+            Some(rules) => format!("{}, after the rules were tried on {} files", failure.message, rules.files()),
+            None => format!("{}, after {searched} of {size} were searched", failure.message),
+        };
         let Some(out) = self.out else {
             let message = format!("{what}; run it again to search all");
             return Failure { message, ..failure }.while_doing(self.source);
@@ -213,7 +232,10 @@ impl Shown<'_> {
     /// Fails if part of the source was not searched.
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
-        if coverage.is_whole() {
+        if let Some(rules) = self.rules.filter(|rules| !rules.is_whole()) {
+            return rules.complete(self.source);
+        }
+        if self.is_covered() {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             return match self.carved.map_or(0, |counts| counts.given_up + counts.unreadable) {
@@ -274,6 +296,7 @@ fn pattern(pattern: &Pattern, hits: u64) -> Option<answers::Pattern<'_>> {
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
+        PatternKind::Rule => "rule",
         PatternKind::Compressed | PatternKind::Block => return None,
     };
     let encodings = pattern.encodings.iter().map(|encoding| encoding.name()).collect();
