@@ -124,7 +124,8 @@ pub struct Args {
 
     /// File of YARA rules, which are tried on the content of files; repeat for more. Nothing else is searched for
     #[arg(long, value_name = "RULES", conflicts_with_all = [
-        "words", "word", "regex", "find", "headers", "inside", "known", "blocks", "files", "encoding", "ignore_case", "context"
+        "words", "word", "regex", "find", "headers", "inside", "known", "blocks", "files", "encoding", "ignore_case",
+        "context"
     ])]
     yara: Vec<PathBuf>,
 
