@@ -189,6 +189,7 @@ class Device(io.RawIOBase):
         ignore_case: bool = False,
         context_bytes: int = 32,
         at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
         workers: int | None = None,
     ) -> Hits: ...
 
@@ -198,6 +199,7 @@ class Device(io.RawIOBase):
         *,
         yara: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
         workers: int | None = None,
     ) -> RuleHits: ...
 
@@ -215,6 +217,7 @@ class Device(io.RawIOBase):
         ignore_case: bool = False,
         context_bytes: int = 32,
         at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
         workers: int | None = None,
     ) -> Hits | RuleHits:
         """Searches the source, and returns an iterator of hits, as `cheetah search` finds them: docs/guide/search.md.
@@ -226,7 +229,8 @@ class Device(io.RawIOBase):
         a set of known files that `cheetah search` stored, and takes the place of `known`.
         `yara` are files of YARA rules, which are tried on the content of files, and nothing else is searched for: the result is
         a `RuleHits` then, whose `coverage` says on which files the rules were tried. That needs yara-x, pytsk3, pyarrow and numpy.
-        With `at_nodes`, the nodes of a drive that lend their processor search what they hold. `workers` parts are searched at once
+        With `at_nodes`, the nodes of a drive that lend their processor search what they hold; `lend_key` names those that are lent the
+        key of a sealed drive for that, or is "all". `workers` parts are searched at once
         by this process: by default as many as it has processors.
 
         Ranges that cannot be read are skipped: `Hits.coverage` lists them. Raises `cheetah.Error` for patterns that cannot be
@@ -235,11 +239,14 @@ class Device(io.RawIOBase):
         self._must_be_open()
         if at_nodes and self.unlocked is not None:
             raise ValueError("nodes hold what is on the disk, and cannot search opened volumes: leave out at_nodes")
+        nodes = [lend_key] if isinstance(lend_key, str) else list(lend_key)
+        if nodes and not at_nodes:
+            raise ValueError("lend_key: nodes are lent the key to search; set at_nodes")
         rules, known = paths_of(yara), paths_of(known)
         if rules:
             if words or regexes or kinds or inside or known or blocks is not None:
                 raise ValueError("yara: rules are tried alone; leave out what else is searched for")
-            return RuleHits(self, rules, at_nodes, workers)
+            return RuleHits(self, rules, at_nodes, nodes, workers)
         if blocks is not None and known:
             raise ValueError("blocks and known: known files are given once; leave one out")
         wanted = Wanted(
@@ -253,7 +260,7 @@ class Device(io.RawIOBase):
             ignore_case=ignore_case,
             context_bytes=context_bytes,
         )
-        return Hits(self._native.search(self.source, wanted, at_nodes, workers), self.size)
+        return Hits(self._native.search(self.source, wanted, at_nodes, nodes, workers), self.size)
 
     def readable(self) -> bool:
         """Returns True."""

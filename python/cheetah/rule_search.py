@@ -87,7 +87,9 @@ class RuleCoverage:
 class RuleHits(Iterator[RuleHit]):
     """The matches of rules, file by file. The search goes on as they are taken."""
 
-    def __init__(self, device: "Device", rule_files: Iterable[str], at_nodes: bool, workers: int | None):
+    def __init__(
+        self, device: "Device", rule_files: Iterable[str], at_nodes: bool, lend_key: list[str], workers: int | None
+    ):
         from cheetah.triage.search import atoms, scan
 
         self._device = device
@@ -95,7 +97,7 @@ class RuleHits(Iterator[RuleHit]):
         # Raises ValueError, before anything is read.
         scan.Engine((), self._rules)
         self._split = atoms.of_texts(self._rules)
-        self._options = at_nodes, workers
+        self._options = at_nodes, lend_key, workers
         self._hits = self._all()
         self.coverage = RuleCoverage(central=tuple(one.sentence() for one in self._split.central))
         """What became of the files so far: of all, once the last hit was taken."""

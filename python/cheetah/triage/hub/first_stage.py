@@ -61,7 +61,8 @@ class FirstStage:
         settings = self.settings
         with self._open() as device:
             # Nodes hold what is on the disk, and not what keys open.
-            found, coverage = atom_search.search(device, split, not settings.unlock, settings.workers or None, told)
+            at_nodes, lend_key = (False, ()) if settings.unlock else (True, settings.lend_key)
+            found, coverage = atom_search.search(device, split, at_nodes, lend_key, settings.workers or None, told)
             found.save(atom_map.path_in(settings.out))
         return coverage
 

@@ -1,6 +1,6 @@
 """Searches a source for the atoms of rules, at the nodes that hold it or here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cheetah
 from cheetah.search import Coverage
@@ -13,6 +13,7 @@ def search(
     device: cheetah.Device,
     split: atoms.Split,
     at_nodes: bool,
+    lend_key: Sequence[str],
     workers: int | None,
     told: Told = lambda done, total: None,
 ) -> tuple[atom_map.AtomMap, Coverage]:
@@ -26,6 +27,7 @@ def search(
         ignore_case=split.ignore_case,
         context_bytes=0,
         at_nodes=at_nodes,
+        lend_key=lend_key,
         workers=workers,
     )
     for hit in hits:
