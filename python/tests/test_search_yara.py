@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import pytsk3
+from conftest import run
 from test_triage_at_nodes import ATOMS, CENTRAL, KINDS, SPLIT, rule
+from test_triage_at_nodes import lending as lending
 from triage_images import made as made
 
 import cheetah
@@ -76,6 +78,19 @@ def test_a_rule_without_atoms_has_every_file_read_and_the_other_rules_match_the_
     assert [row for row in rows if row["rule"] != "large"] == some
     large = [row for row in rows if row["rule"] == "large"]
     assert large and {(row["string"], row["offset"], row["file_offset"]) for row in large} == {("", "", "")}
+
+
+@pytest.mark.parametrize("seal", ["--no-seal", "--seal"])
+def test_a_drive_has_the_rows_of_its_image_whether_nodes_search_or_not(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, lending: str, seal: str
+) -> None:
+    drive, image = tmp_path / "case.drive", made("ext4")
+    run(binary, "create", drive, "--nodes", lending, "--layout", "stripe", seal, "--from", image)
+    _, expected = searched(binary, image, rules, tmp_path / "image")
+    _, here = searched(binary, drive, rules, tmp_path / "here")
+    answer, near = searched(binary, drive, rules, tmp_path / "near", "--at-nodes")
+    assert expected and here == expected and near == expected
+    assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
 
 
 def test_python_returns_what_the_command_writes(

@@ -369,6 +369,11 @@ def test_options_that_make_no_sense_are_refused_with_the_reason(
         cli.parse([*start, "--yara", str(rules), "--scheduler", "tcp://lab1:8786"])
     assert "--yara" in (said := capsys.readouterr().err) and "--scheduler" in said
     given = cli.parse([*start, "--yara", str(rules), "--hash", "none"])
-    assert given.at_nodes and given.hashes == ()
+    assert given.at_nodes and given.hashes == () and given.lend_key == ()
+    lent = cli.parse([*start, "--yara", str(rules), "--lend-key", "lab7,lab8"])
+    assert lent.lend_key == ("lab7", "lab8") and lent.binding() == cli.parse([*start, "--yara", str(rules)]).binding()
+    with pytest.raises(SystemExit):
+        cli.parse(["disk.raw", "--out", str(tmp_path / "out"), "--yara", str(rules), "--lend-key", "all"])
+    assert "--at-nodes" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.parse([*start, "--yara", str(rules), "--hash", "md5,none"])
