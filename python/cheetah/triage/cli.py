@@ -92,11 +92,6 @@ def parse(words: Sequence[str]) -> Settings:
         _misuse("--lend-key: nodes are lent the key to search; give --at-nodes", given.json)
     if given.lend_key and given.unlock:
         _misuse("--lend-key and --unlock: nodes do not search opened volumes; leave one out", given.json)
-    if given.at_nodes and given.scheduler:
-        _misuse(
-            "--at-nodes and --scheduler: workers of other machines do not know what the nodes found; leave one out",
-            given.json,
-        )
     if given.unlock and given.scheduler:
         _misuse(
             "--unlock and --scheduler: keys stay on this machine, whose workers do the work; leave one out", given.json

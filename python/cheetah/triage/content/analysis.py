@@ -64,7 +64,10 @@ class Tools:
         assert isinstance(found, cls)
         found.maps.begin()
         if worker.settings.at_nodes and found.atoms is None:
-            found.atoms = atom_map.AtomMap.load(atom_map.path_in(worker.settings.out))
+            # A worker of a cluster is handed it: what lies at this path of another machine may be of another run.
+            handed = worker.settings.scheduler is not None
+            path = atom_map.path_in(worker.settings.out)
+            found.atoms = worker.keep.get("atoms") if handed else atom_map.AtomMap.load(path)
         return found
 
 

@@ -142,7 +142,8 @@ class Engine:
             compiler.add_source(source)
         self._matches_max = max(1, min(MATCHES_MAX, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
         built = compiler.build()
-        self.rules = [(one.namespace.removeprefix(_FILE), one.identifier) for one in built if one.namespace != _NAMESPACE]
+        named = [(one.namespace, one.identifier) for one in built]
+        self.rules = [(space.removeprefix(_FILE), rule) for space, rule in named if space != _NAMESPACE]
         """The rules: the name of the file of each, and its own."""
         self._scanner = _scanner(built, self._matches_max)
         self._keywords_only: Any = None
@@ -220,7 +221,8 @@ class Engine:
                 for pattern in rule.patterns
                 for match in pattern.matches
             ]
-            hit = Hit("yara", rule.identifier, _about(rule), file=rule.namespace.removeprefix(_FILE), tags=tuple(rule.tags))
+            file, tags = rule.namespace.removeprefix(_FILE), tuple(rule.tags)
+            hit = Hit("yara", rule.identifier, _about(rule), file=file, tags=tags)
             if self._keeps_matches:
                 self._keep_matches(hit, rule, data, base, accept)
             _fill(hit, matches, data, base, accept)
@@ -238,9 +240,8 @@ class Engine:
 
     def _keep_matches(self, hit: Hit, rule: Any, data: bytes, base: int, accept: int) -> None:
         """Keeps the matches of the strings of a rule in a window."""
-        matches = sorted(
-            ((match.offset, pattern.identifier, match.length) for pattern in rule.patterns for match in pattern.matches),
-        )
+        found = [(pattern.identifier, match) for pattern in rule.patterns for match in pattern.matches]
+        matches = sorted((match.offset, identifier, match.length) for identifier, match in found)
         # If all are in the next window, that may lack the context for the condition.
         own = [match for match in matches if match[0] < accept] or matches[:1]
         hit.matches = [
