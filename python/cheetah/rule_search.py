@@ -8,14 +8,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cheetah.search import Coverage
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from cheetah.device import Device
 
 UNTRIED_MAX = 1000
 """The files that are named because rules were not tried on all of them."""
@@ -26,6 +24,19 @@ _HEADER = struct.Struct("<BI")
 _ENVIRONMENT = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "TMPDIR", "VIRTUAL_ENV",
 )  # fmt: skip
+
+
+class Source(Protocol):
+    """What has the files: a `cheetah.Device`."""
+
+    size: int
+    sector_size: int | None
+    locked: list[str]
+    logical: Any
+    unlocked: Any
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Returns bytes, or raises OSError."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +99,7 @@ class RuleHits(Iterator[RuleHit]):
     """The matches of rules, file by file. The search goes on as they are taken."""
 
     def __init__(
-        self, device: "Device", rule_files: Iterable[str], at_nodes: bool, lend_key: list[str], workers: int | None
+        self, device: Source, rule_files: Iterable[str], at_nodes: bool, lend_key: list[str], workers: int | None
     ):
         from cheetah.triage.search import atoms, scan
 
@@ -141,7 +152,8 @@ class RuleHits(Iterator[RuleHit]):
 
         if self._split.central or not self._split.atoms:
             return None
-        found, self.coverage.searched = atom_search.search(self._device, self._split, *self._options)
+        device: Any = self._device
+        found, self.coverage.searched = atom_search.search(device, self._split, *self._options)
         return found.places()
 
     def _order(self, first: int, places: dict[str, Any] | None) -> dict[str, Any]:
@@ -216,7 +228,7 @@ def _hit(found: dict[str, Any]) -> RuleHit:
 class _Child:
     """The process that tries rules, which reads a device through its pipes."""
 
-    def __init__(self, device: "Device", order: dict[str, Any]):
+    def __init__(self, device: Source, order: dict[str, Any]):
         self._device = device
         self._order = order
 

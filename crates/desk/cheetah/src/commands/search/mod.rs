@@ -2,6 +2,7 @@
 
 mod across;
 mod carve;
+mod central;
 mod folder;
 mod hit_files;
 mod kept;

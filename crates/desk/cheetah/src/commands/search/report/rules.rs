@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::super::rules::why;
+use super::super::central::why;
 use super::common::{count, numbers};
 use super::evidence::evidence;
 use super::listed::partly;

@@ -3,6 +3,7 @@
 use cheetah_device::visible::OneLine;
 use cheetah_search::{Hit, Place, PlaceState, Row, RowRule, TextEncoding};
 
+use super::super::central::why;
 use super::super::lister::{Death, ListedVolume, Listing, MatchFound, Message, TriedFound, UntriedFound};
 use super::super::places::{VOLUMES_SHOWN_MAX, in_words, of_death, problems_line, volume, volume_line};
 use super::set::{Named, RuleSet};
@@ -290,16 +291,6 @@ fn central_line(central: &answers::CentralRule) -> String {
         None => format!("all rules of {file}"),
     };
     format!("  tried on every file: {what}: {}", why(&central.why))
-}
-
-/// Why a rule has no atoms, in words.
-pub fn why(why: &str) -> &'static str {
-    match why {
-        "condition" => "the condition may hold where none of the strings is",
-        "strings" => "the strings have too few bytes that are fixed",
-        "too-many" => "there are too many strings in all rules",
-        _ => "they are not understood as a whole",
-    }
 }
 
 #[cfg(test)]
