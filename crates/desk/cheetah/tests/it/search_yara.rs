@@ -50,7 +50,7 @@ fn image(desk: &Desk) -> [String; 2] {
 
 fn search(desk: &Desk, python: &str, more: &[&str]) -> Ran {
     let [raw, rules] = image(desk);
-    with_python(python, &[&["--json", "search", &raw, "--yara", &rules], more].concat())
+    with_python(python, &[&["--json", "search", &raw, "--yara", &rules][..], more].concat())
 }
 
 fn values(ran: &Ran) -> Vec<Value> {
