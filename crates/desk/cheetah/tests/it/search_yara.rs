@@ -129,6 +129,29 @@ fn no_hits_are_not_said_of_all_files_if_one_could_not_be_read_or_what_tries_the_
 }
 
 #[test]
+fn the_same_command_goes_on_with_the_rules_and_searches_no_byte_again() {
+    let desk = Desk::new();
+    let dies = python(&desk, SPLIT, &[BEGUN]);
+    search(&desk, &dies, &["--out", &desk.arg("hits")]).says(3, &["not tried on all of every file"]);
+    let lives = python(&desk, SPLIT, &[BEGUN, MATCHES, DONE]);
+    let ran = search(&desk, &lives, &["--out", &desk.arg("hits")]).ok();
+    assert_eq!(number(&values(&ran)[0], "hits"), 2);
+    assert_eq!(told(&desk)["rules"]["searched"]["blocks"], serde_json::json!([16]));
+    let journal = fs::read_to_string(desk.at("hits/search.journal")).unwrap();
+    assert!(journal.contains("finished"));
+}
+
+#[test]
+fn rules_are_tried_alone() {
+    let desk = Desk::new();
+    let [raw, rules] = image(&desk);
+    for more in [&["--word", "x"][..], &["--files"], &["--find", "email"], &["--ignore-case"]] {
+        let ran = with_python("/nonexistent/python", &[&["search", &raw, "--yara", &rules][..], more].concat());
+        ran.says(2, &["--yara"]);
+    }
+}
+
+#[test]
 fn rules_that_do_not_compile_end_the_command_before_anything_is_written() {
     let desk = Desk::new();
     let refused = "{\"refused\":\"a.yar: these YARA rules do not compile\"}\n{\"end\":true}";

@@ -145,7 +145,7 @@ async fn try_files(
     let walk = lister::walk(opened, (set.python.as_os_str(), Some(&order)), |message| {
         Ok(match tried.take(message, named)? {
             Taken::Match(matched) => {
-                if let Err(failure) = found(&*matched) {
+                if let Err(failure) = found(matched.as_ref()) {
                     lost = Some(failure);
                     return Err(Failure::failed("a match could not be kept"));
                 }
