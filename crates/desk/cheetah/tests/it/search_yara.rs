@@ -145,7 +145,7 @@ fn the_same_command_goes_on_with_the_rules_and_searches_no_byte_again() {
 fn rules_are_tried_alone() {
     let desk = Desk::new();
     let [raw, rules] = image(&desk);
-    for more in [&["--word", "x"][..], &["--files"], &["--find", "email"], &["--ignore-case"]] {
+    for more in [&["--word", "x"][..], &["--files"][..], &["--find", "email"][..], &["--ignore-case"][..]] {
         let ran = with_python("/nonexistent/python", &[&["search", &raw, "--yara", &rules][..], more].concat());
         ran.says(2, &["--yara"]);
     }
