@@ -141,8 +141,8 @@ class Device:
     def parts(self, part_bytes: int) -> list[tuple[int, int, list[str]]]:
         """Returns the start, the length and the hosts of each part."""
 
-    def search(self, source: str, wanted: Wanted, at_nodes: bool, workers: int | None) -> Hits:
-        """Begins to search it. `source` is how the user calls it."""
+    def search(self, source: str, wanted: Wanted, at_nodes: bool, lend_key: list[str], workers: int | None) -> Hits:
+        """Begins to search it. `source` is how the user calls it. `lend_key` names nodes that are lent the key of a sealed drive."""
 
     def close(self) -> None:
         """Closes the source. Reads in progress in other threads complete."""

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from cheetah import _native
 from cheetah.open_options import (
@@ -20,6 +20,7 @@ from cheetah.open_options import (
     parsed_logical,
     several,
 )
+from cheetah.rule_search import RuleHits
 from cheetah.search import Hits, Wanted, listed, paths_of
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class Device(io.RawIOBase):
         self._must_be_open()
         return [Part(offset, length, tuple(hosts)) for offset, length, hosts in self._native.parts(part_bytes)]
 
+    @overload
     def search(
         self,
         words: str | os.PathLike[str] | Iterable[str] = (),
@@ -187,8 +189,37 @@ class Device(io.RawIOBase):
         ignore_case: bool = False,
         context_bytes: int = 32,
         at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
         workers: int | None = None,
-    ) -> Hits:
+    ) -> Hits: ...
+
+    @overload
+    def search(
+        self,
+        *,
+        yara: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
+        workers: int | None = None,
+    ) -> RuleHits: ...
+
+    def search(
+        self,
+        words: str | os.PathLike[str] | Iterable[str] = (),
+        *,
+        regexes: Iterable[str] = (),
+        kinds: Iterable[str] = (),
+        inside: Iterable[str] = (),
+        known: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        blocks: str | os.PathLike[str] | None = None,
+        yara: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        encodings: Iterable[str] = ("utf-8", "utf-16le"),
+        ignore_case: bool = False,
+        context_bytes: int = 32,
+        at_nodes: bool = False,
+        lend_key: str | Iterable[str] = (),
+        workers: int | None = None,
+    ) -> Hits | RuleHits:
         """Searches the source, and returns an iterator of hits, as `cheetah search` finds them: docs/guide/search.md.
 
         `words` is a file with a word in each line, or the words. `regexes` are regular expressions over bytes, `kinds` well-known
@@ -196,7 +227,10 @@ class Device(io.RawIOBase):
         `inside` names kinds of compressed data whose content is searched as well, once the source is: "gzip", "zip" and "pdf". `known`
         are known files, or folders of them, whose blocks are searched for: `Hits.known` says what was found of them. `blocks` is
         a set of known files that `cheetah search` stored, and takes the place of `known`.
-        With `at_nodes`, the nodes of a drive that lend their processor search what they hold. `workers` parts are searched at once
+        `yara` are files of YARA rules, which are tried on the content of files, and nothing else is searched for: the result is
+        a `RuleHits` then, whose `coverage` says on which files the rules were tried. That needs yara-x, pytsk3, pyarrow and numpy.
+        With `at_nodes`, the nodes of a drive that lend their processor search what they hold; `lend_key` names those that are lent the
+        key of a sealed drive for that, or is "all". `workers` parts are searched at once
         by this process: by default as many as it has processors.
 
         Ranges that cannot be read are skipped: `Hits.coverage` lists them. Raises `cheetah.Error` for patterns that cannot be
@@ -205,7 +239,14 @@ class Device(io.RawIOBase):
         self._must_be_open()
         if at_nodes and self.unlocked is not None:
             raise ValueError("nodes hold what is on the disk, and cannot search opened volumes: leave out at_nodes")
-        known = paths_of(known)
+        nodes = [lend_key] if isinstance(lend_key, str) else list(lend_key)
+        if nodes and not at_nodes:
+            raise ValueError("lend_key: nodes are lent the key to search; set at_nodes")
+        rules, known = paths_of(yara), paths_of(known)
+        if rules:
+            if words or regexes or kinds or inside or known or blocks is not None:
+                raise ValueError("yara: rules are tried alone; leave out what else is searched for")
+            return RuleHits(self, rules, at_nodes, nodes, workers)
         if blocks is not None and known:
             raise ValueError("blocks and known: known files are given once; leave one out")
         wanted = Wanted(
@@ -219,7 +260,7 @@ class Device(io.RawIOBase):
             ignore_case=ignore_case,
             context_bytes=context_bytes,
         )
-        return Hits(self._native.search(self.source, wanted, at_nodes, workers), self.size)
+        return Hits(self._native.search(self.source, wanted, at_nodes, nodes, workers), self.size)
 
     def readable(self) -> bool:
         """Returns True."""

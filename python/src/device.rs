@@ -113,18 +113,19 @@ impl Device {
     }
 
     /// Begins to search it: see `cheetah.Device.search`.
-    #[pyo3(signature = (source, wanted, at_nodes, workers))]
+    #[pyo3(signature = (source, wanted, at_nodes, lend_key, workers))]
     fn search(
         &self,
         py: Python<'_>,
         source: &str,
         wanted: Wanted,
         at_nodes: bool,
+        lend_key: Vec<String>,
         workers: Option<usize>,
     ) -> PyResult<Hits> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("search of a closed device"))?;
-        Hits::begin(py, (source, opened), wanted, (at_nodes, workers))
+        Hits::begin(py, (source, opened), wanted, (at_nodes, lend_key, workers))
     }
 
     /// Closes the source. Reads in progress in other threads complete.

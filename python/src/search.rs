@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use cheetah_custody::Custodian;
 use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
+use cheetah_drive::lending::{LendRequest, LendTo};
 use cheetah_error::{Error, Result};
 use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation};
 use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
@@ -19,7 +21,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use pyo3::prelude::*;
 
-use crate::{failure, runtime};
+use crate::{failure, room, runtime};
 
 /// How long the look for the end that a source claims may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,6 +57,17 @@ impl Wanted {
 
 fn parsed<T: std::str::FromStr<Err: StdError>>(names: &[String]) -> Result<Vec<T>> {
     names.iter().map(|name| name.parse().map_err(|error: T::Err| Error::misuse(error.to_string()))).collect()
+}
+
+/// The wish to lend these nodes the key of a sealed drive, which the custody log of the drive records; `all` stands for every node that may
+/// be lent it.
+fn lend_request(nodes: Vec<String>) -> Option<LendRequest> {
+    let to = match nodes.as_slice() {
+        [] => return None,
+        [all] if all == "all" => LendTo::All,
+        _ => LendTo::Named(nodes),
+    };
+    Some(LendRequest { to, purpose: "search", record: Arc::new(Custodian::of_user(room::credential())) })
 }
 
 /// The words in a list, which is the content of a file.
@@ -165,7 +178,7 @@ impl Hits {
         py: Python<'_>,
         source: (&str, &OpenedSource),
         wanted: Wanted,
-        options: (bool, Option<usize>),
+        options: (bool, Vec<String>, Option<usize>),
     ) -> PyResult<Self> {
         runtime::wait(py, Self::begun(source, wanted, options))?.map_err(|error| failure::of(&error))
     }
@@ -173,7 +186,7 @@ impl Hits {
     async fn begun(
         (source, opened): (&str, &OpenedSource),
         mut wanted: Wanted,
-        (at_nodes, workers): (bool, Option<usize>),
+        (at_nodes, lend_key, workers): (bool, Vec<String>, Option<usize>),
     ) -> Result<Self> {
         let (known, known_left_out) = read_known(std::mem::take(&mut wanted.known), wanted.blocks.take()).await?;
         let is_inside = !wanted.inside.is_empty();
@@ -182,7 +195,7 @@ impl Hits {
         let compiled = tokio::task::spawn_blocking(move || Search::new(&compiling).map(Arc::new)).await;
         let search = compiled.map_err(|error| Error::failed(format!("compiling the patterns: {error}")))??;
         let workers = workers.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-        let options = SearchOptions { at_nodes, workers, lend: None, within: None };
+        let options = SearchOptions { at_nodes, workers, lend: lend_request(lend_key), within: None };
         let searching = opened.search(source, (&order, &search), options).await;
         let searching = searching.map_err(|error| error.within(source))?;
         let inside = |device| InsideProgress {
@@ -324,7 +337,7 @@ const fn kind(kind: PatternKind) -> Option<&'static str> {
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
-        PatternKind::Compressed | PatternKind::Block => return None,
+        PatternKind::Compressed | PatternKind::Block | PatternKind::Rule => return None,
     })
 }
 

@@ -365,10 +365,14 @@ def test_options_that_make_no_sense_are_refused_with_the_reason(
     start = ["disk.raw", "--out", str(tmp_path / "out"), "--at-nodes"]
     with pytest.raises(SystemExit):
         cli.parse(start)
-    with pytest.raises(SystemExit):
-        cli.parse([*start, "--yara", str(rules), "--scheduler", "tcp://lab1:8786"])
-    assert "--yara" in (said := capsys.readouterr().err) and "--scheduler" in said
+    assert "--yara" in capsys.readouterr().err
+    assert cli.parse([*start, "--yara", str(rules), "--scheduler", "tcp://lab1:8786"]).at_nodes
     given = cli.parse([*start, "--yara", str(rules), "--hash", "none"])
-    assert given.at_nodes and given.hashes == ()
+    assert given.at_nodes and given.hashes == () and given.lend_key == ()
+    lent = cli.parse([*start, "--yara", str(rules), "--lend-key", "lab7,lab8"])
+    assert lent.lend_key == ("lab7", "lab8") and lent.binding() == cli.parse([*start, "--yara", str(rules)]).binding()
+    with pytest.raises(SystemExit):
+        cli.parse(["disk.raw", "--out", str(tmp_path / "out"), "--yara", str(rules), "--lend-key", "all"])
+    assert "--at-nodes" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.parse([*start, "--yara", str(rules), "--hash", "md5,none"])

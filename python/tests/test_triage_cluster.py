@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import triage_images
 from conftest import PATIENCE_S
+from test_triage_at_nodes import SPLIT
 from triage_listing import by_fls
 
 from cheetah.triage.hub.closing import DONE
@@ -90,6 +92,24 @@ def test_a_cluster_finds_what_one_machine_finds_and_may_lose_a_worker(cluster: C
     for name in TABLES:
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
     assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+
+
+def test_workers_of_a_cluster_read_only_the_files_that_may_have_an_atom(cluster: Cluster, tmp_path: Path) -> None:
+    image, rules = triage_images.ext4(tmp_path), tmp_path / "rules.yar"
+    rules.write_text(SPLIT)
+    cluster.worker()
+    cluster.worker()
+    read = {}
+    for name, scheduler in (("alone", None), ("out", cluster.address)):
+        settings = Settings(str(image), str(tmp_path / name), workers=1, scheduler=scheduler, hashes=(), at_nodes=True)
+        settings = dataclasses.replace(settings, yara=(str(rules),))
+        code, summary = Run(settings, lambda event: None).go()
+        assert code == DONE and summary["at_nodes"]["read_all"] == []
+        rows = pq.read_table(tmp_path / name / "files.parquet").to_pylist()
+        read[name] = [(row["path"], row["read_state"], row["why"]) for row in rows]
+    assert read["out"] == read["alone"] and any("searched where they lie" in (why or "") for *_, why in read["out"])
+    findings = [pq.read_table(tmp_path / name / "findings.parquet").to_pylist() for name in ("alone", "out")]
+    assert findings[0] == findings[1] and findings[0]
 
 
 def test_a_missing_scheduler_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Lists the files of a source, which is read through standard input and output, with their runs."""
+"""Lists the files of a source, which is read through standard input and output, with their runs; or tries YARA rules on them."""
 
 import json
 import os
@@ -20,7 +20,14 @@ def main() -> None:
     said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     order: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    listing.say_all(Pipe(sys.stdin.buffer, said, order["size"], order["sector_size"]), order)
+    pipe = Pipe(sys.stdin.buffer, said, order.get("size", 0), order.get("sector_size"))
+    if "split" in order or order.get("rules") is not None:
+        # The packages for rules are not needed otherwise.
+        from cheetah.places import rules
+
+        rules.say_all(pipe, order)
+    else:
+        listing.say_all(pipe, order)
     # Nothing is left to clean up, and The Sleuth Kit takes a while for it.
     os._exit(0)
 

@@ -1,9 +1,11 @@
 """The streams of the files of a volume, and where they lie."""
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytsk3
 
 from cheetah.places import ntfs_records
@@ -20,6 +22,7 @@ from cheetah.triage.task import Volume
 RUNS_MAX = 1 << 20
 """The runs of a stream that are listed."""
 _RUNS_AT_ONCE = 4096
+_COLUMNS = ["path", "kind", "name_kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id"]
 _OFFSET_MAX = (1 << 63) - 1
 """The largest offset in a file."""
 _SYSTEM_INODES = {"ntfs": 16, "hfs": 16}
@@ -111,6 +114,29 @@ class Files:
                 runs = [(at, place - self._volume.start, length) for at, place, length in self._runs(attribute)]
                 return ntfs_records.Records(self._metadata.bytes_at, runs)
         return None
+
+    def rows(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """Returns the rows of a listing that may have streams."""
+        return list(batch.select(_COLUMNS).to_pylist())
+
+    def places(self, row: dict[str, Any]) -> list[Run]:
+        """Returns where the content of a row of a listing lies as it is read, as far as that is known. Raises OSError if its metadata
+        cannot be read."""
+        if self._volume.fs == "iso9660":
+            # A further extent of a file has the same path.
+            return []
+        self._open = None
+        self._open = _OpenFile(self._system, row["inode"])
+        own = self._open.own(row)
+        if own is None or int(own.info.flags) & _COMPRESSED:
+            return []
+        size = int(own.info.size)
+        stored = self._stored(row, own, size)
+        if int(own.info.flags) & _RESIDENT:
+            return list(self._resident(stored))
+        valid = min(self._valid(row, stored, size), size)
+        runs = itertools.islice(self._runs(own), RUNS_MAX)
+        return [(at, place, min(length, valid - at)) for at, place, length in runs if at < valid]
 
     def say(self, row: dict[str, Any]) -> None:
         """Says the stream of a row of a listing, if it has one."""

@@ -3,8 +3,10 @@
 The walk is that of a triage. A volume that cannot be listed as a whole is said to be so, with the reasons.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from cheetah.places.files import Files
 from cheetah.places.pipe import Pipe
@@ -15,7 +17,6 @@ from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 
-_COLUMNS = ("path", "kind", "name_kind", "deleted", "allocated", "size", "inode", "attr_type", "attr_id")
 _FREE_AT_ONCE = 4096
 _PROBLEMS_MAX = 20
 _SENTENCE_MAX = 1000
@@ -24,10 +25,10 @@ _SENTENCE_MAX = 1000
 class PipeWorker(Worker):
     """A worker that reads a source through pipes."""
 
-    def __init__(self, source: Pipe, near: bool):
+    def __init__(self, source: Pipe, near: bool, settings: Settings | None = None):
         # It does not open the source, so the base class does not begin it.
         self.uri = "" if near else "pipe://"
-        self.settings = Settings(source="", out="")
+        self.settings = settings or Settings(source="", out="")
         self.volumes = ()
         self.keep = {}
         self.source = source
@@ -36,8 +37,13 @@ class PipeWorker(Worker):
 
 
 def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
-    """Says everything about the source that is asked for."""
+    """Says the files of the source, their runs and the free clusters."""
     worker = PipeWorker(pipe, order["near"])
+    say_volumes(pipe, order, worker, lambda volume: VolumeListing(worker, volume, pipe).say())
+
+
+def say_volumes(pipe: Pipe, order: dict[str, Any], worker: PipeWorker, say: Callable[[Volume], None]) -> None:
+    """Says the volumes of the source, and calls `say` for each that has a file system and is asked for."""
     unlocked = order["unlocked"] or {"opened": []}
     volumes_found = order["logical"]["volumes"]
     # Those in several pieces lie behind the end of what is searched.
@@ -56,31 +62,43 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
                 "offset": volume.start,
                 "len": volume.length,
                 "fs": volume.fs,
-                "description": _said(volume.description),
+                "description": said(volume.description),
                 "problems": _gaps(found, volume.index),
             }
         )
     for volume in found.volumes:
         if volume.fs and volume.index >= order["first"]:
-            VolumeListing(worker, volume, pipe).say()
+            say(volume)
     pipe.say(end=True)
     pipe.flush()
 
 
 def _apart(volume: Mapping[str, Any]) -> str:
     """Returns why the files of an array or a logical volume are not listed."""
-    return _said(f"{volume['description']} lies in several pieces of the source, so its files are not listed")
+    return said(f"{volume['description']} lies in several pieces of the source, so its files are not listed")
 
 
-def _said(sentence: str) -> str:
+def said(sentence: str) -> str:
     """Returns a sentence as the other program understands it: of limited length, and without bytes that are no text."""
     return sentence[:_SENTENCE_MAX].encode("utf-8", "replace").decode("utf-8")
 
 
 def _gaps(found: Result, volume: int) -> list[str]:
     """Returns why files may be missing of a volume, or -1 of the source, before any is listed."""
-    sentences = [_said(one.sentence) for one in found.problems if one.gap and one.volume == volume]
+    sentences = [said(one.sentence) for one in found.problems if one.gap and one.volume == volume]
     return sentences[:_PROBLEMS_MAX]
+
+
+class Visitor(Protocol):
+    """Takes the rows of the listing of a volume."""
+
+    counts_names: bool
+
+    def rows(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """Returns those that it takes."""
+
+    def say(self, row: dict[str, Any]) -> None:
+        """Takes one."""
 
 
 class VolumeListing:
@@ -100,8 +118,7 @@ class VolumeListing:
         self._pipe.flush()
         self._worker.begin()
         try:
-            self._files()
-            self._free()
+            self._all()
         except OSError as error:
             self._problem(reason(self._worker.take_unreadable(), error))
         except (MemoryError, RecursionError, ValueError, ArithmeticError, LookupError, SystemError) as error:
@@ -112,11 +129,17 @@ class VolumeListing:
 
     def _problem(self, sentence: str) -> None:
         if len(self._problems) < _PROBLEMS_MAX:
-            self._problems.append(_said(sentence))
+            self._problems.append(said(sentence))
 
-    def _files(self) -> None:
+    def _all(self) -> None:
         system = opening.file_system(self._worker, self._volume.index)
         files = Files(self._worker, self._volume, system, self._pipe, self._problem)
+        self._files(files)
+        if files.left_out:
+            self._problem(f"{files.left_out} streams have more runs than are listed")
+        self._free()
+
+    def _files(self, files: Visitor) -> None:
         tasks = [walk.first_task(self._volume.index, self._volume.root_inode)]
         directories, once = 0, False
         while tasks:
@@ -127,10 +150,8 @@ class VolumeListing:
                 once = True
                 files.counts_names = False
                 tasks = [walk.first_task(self._volume.index, self._volume.root_inode, once=True)]
-        if files.left_out:
-            self._problem(f"{files.left_out} streams have more runs than are listed")
 
-    def _task(self, task: Task, tasks: list[Task], files: Files) -> int:
+    def _task(self, task: Task, tasks: list[Task], files: Visitor) -> int:
         """Lists the directories of a task, and puts off those that it puts off. Returns their number."""
         self._worker.begin()
         result = walk.listing(self._worker, task)
@@ -142,8 +163,8 @@ class VolumeListing:
             self._problem(f"{length} bytes at {offset} could not be read: {why}")
         if result.rows is not None:
             # As Python objects, the rows of a large directory take several times the memory.
-            for batch in result.rows.select(_COLUMNS).to_batches():
-                for row in batch.to_pylist():
+            for batch in result.rows.to_batches():
+                for row in files.rows(batch):
                     files.say(row)
         return result.directories
 

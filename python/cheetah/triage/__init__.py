@@ -31,7 +31,7 @@ A package imports only from those that stand below it here.
         notable          the files with findings as a hash set, for other tools
     search/          what to look for
         scan, name_search               keywords and YARA rules; keywords in names
-        atoms, atom_map                 literal bytes that rules need; where in a source these were found
+        atoms, atom_search, atom_map    literal bytes that rules need; the search for them; where in a source they are
         hashset, hashtext, list_text    hash lists; the encodings and line ends of lists
         databases, encase, fault        the NSRL's databases, sets of EnCase; why a list cannot be used
     filesystem/      volumes, opening, free blocks (allocation), NTFS records (mft_record, mft_file_name), logs, places of files

@@ -88,11 +88,10 @@ def parse(words: Sequence[str]) -> Settings:
             _misuse(f"--unlock {typed}: there is no such file", given.json)
     if given.at_nodes and not given.yara:
         _misuse("--at-nodes: it is for YARA rules; give some with --yara", given.json)
-    if given.at_nodes and given.scheduler:
-        _misuse(
-            "--at-nodes and --scheduler: workers of other machines do not know what the nodes found; leave one out",
-            given.json,
-        )
+    if given.lend_key and not given.at_nodes:
+        _misuse("--lend-key: nodes are lent the key to search; give --at-nodes", given.json)
+    if given.lend_key and given.unlock:
+        _misuse("--lend-key and --unlock: nodes do not search opened volumes; leave one out", given.json)
     if given.unlock and given.scheduler:
         _misuse(
             "--unlock and --scheduler: keys stay on this machine, whose workers do the work; leave one out", given.json
@@ -120,6 +119,7 @@ def parse(words: Sequence[str]) -> Settings:
         sector_size=given.sector_size,
         case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         at_nodes=given.at_nodes,
+        lend_key=tuple(given.lend_key),
         fresh=given.fresh,
         json=given.json,
     )
@@ -140,6 +140,7 @@ def _parser() -> options.Parser:
     for kind in LISTS:
         add(f"--{kind}", metavar="FILE", action="append", default=[])
     add("--at-nodes", action="store_true")
+    add("--lend-key", metavar="NODE,…|all", type=lambda text: text.split(","), default=[])
     add("--hash", metavar="LIST", type=_hashes, default=HASHES)
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)
     add("--no-unallocated", action="store_true")

@@ -48,6 +48,8 @@ class Settings:
     """Case data for the record, as names and texts: see `CASE`."""
     at_nodes: bool = False
     """Whether atoms of the rules are searched where the bytes lie, so that only files that may match are read."""
+    lend_key: tuple[str, ...] = ()
+    """The nodes that are lent the key of a sealed drive for that, or "all"."""
     fresh: bool = False
     json: bool = False
 

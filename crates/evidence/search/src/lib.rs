@@ -23,6 +23,9 @@
 //! * An expression or a finder: each match that does not lie within another match of the same expression that begins before it.
 //!   Matches may overlap otherwise. So it depends on the bytes near it alone whether a match is a hit.
 //! * A block of a known file: each place at a multiple of 512 bytes where its bytes stand.
+//!
+//! YARA rules are tried on whole files, which is done elsewhere. [`Search::of_rules`] names their matches, so that they go into the same
+//! tables.
 
 #![forbid(unsafe_code)]
 
@@ -72,6 +75,6 @@ pub use run::{RunOptions, SearchedPart, SourcePart, run, run_parts};
 pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 #[cfg(feature = "parquet")]
 pub use table::ParquetTable;
-pub use table::{Cell, CsvTable, Row, RowPlace, cells};
+pub use table::{Cell, CsvTable, Layout, Row, RowPlace, RowRule, cells};
 pub use truncated::{SearchLimit, Truncation, Truncations, UnknownLimit};
 pub use words::read_words;

@@ -38,6 +38,8 @@ pub enum PatternKind {
     Compressed,
     /// A block of a known file.
     Block,
+    /// A YARA rule, which is tried on whole files and not searched for.
+    Rule,
 }
 
 /// A pattern of an order.
@@ -177,6 +179,21 @@ impl Search {
     /// The most that each thread that searches takes besides, in bytes.
     pub fn thread_bytes(&self) -> usize {
         self.expressions.iter().map(|expression| expression.memory_bytes() - expression.shared_bytes()).sum()
+    }
+
+    /// The search of rules of these names, which are tried on files elsewhere: it looks for nothing. Its patterns give their hits names.
+    pub fn of_rules(names: impl IntoIterator<Item = String>) -> Self {
+        let pattern = |name| Pattern { kind: PatternKind::Rule, name, encodings: Vec::new(), has_assertions: false };
+        Self {
+            patterns: names.into_iter().map(pattern).collect(),
+            words: 0,
+            literals: None,
+            expressions: Vec::new(),
+            blocks: None,
+            context_bytes: 0,
+            overlap: Overlap { before: ASSERTED_BYTES, after: ASSERTED_BYTES },
+            matches_zeros: false,
+        }
     }
 
     /// The patterns: words, expressions and finders, in the order in which they were given.

@@ -40,9 +40,12 @@ _RUNS_MAX = 1 << 20
 class Tools:
     """The rules, lists and allocation maps that a worker compiles and opens once."""
 
-    def __init__(self, worker: Worker):
+    def __init__(self, worker: Worker, engine: scan.Engine | None = None, atoms: atom_map.AtomMap | None = None):
+        """Opens the lists. `engine` is one that is compiled already; without it, that of the settings is."""
         settings = worker.settings
-        self.engine = scan.load(settings.keywords, settings.yara) if settings.yara else name_search.engine(worker)
+        if engine is None:
+            engine = scan.load(settings.keywords, settings.yara) if settings.yara else name_search.engine(worker)
+        self.engine = engine
         self.known = hashset.open_lists(settings.known)
         self.wanted = hashset.open_lists(settings.wanted)
         self.asks_for_names = self.engine is not None and self.engine.asks_for_names
@@ -50,7 +53,7 @@ class Tools:
         needed = hashset.algorithms([*self.known, *self.wanted]) | set(settings.hashes)
         self.algorithms = tuple(name for name in ("md5", "sha1", "sha256") if name in needed)
         self.maps = allocation_maps.AllocationMaps(worker)
-        self.atoms: atom_map.AtomMap | None = None
+        self.atoms = atoms
         """Where atoms of the rules are, once these were searched where the bytes lie; None if every file is read."""
 
     @classmethod
@@ -62,7 +65,10 @@ class Tools:
         assert isinstance(found, cls)
         found.maps.begin()
         if worker.settings.at_nodes and found.atoms is None:
-            found.atoms = atom_map.AtomMap.load(atom_map.path_in(worker.settings.out))
+            # A worker of a cluster is handed it: what lies at this path of another machine may be of another run.
+            handed = worker.settings.scheduler is not None
+            path = atom_map.path_in(worker.settings.out)
+            found.atoms = worker.keep.get("atoms") if handed else atom_map.AtomMap.load(path)
         return found
 
 
@@ -83,7 +89,7 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
     contents: dict[int, Content] = {}
     opened = []
     for entry in entries:
-        one = _open(worker, tools, entry, result)
+        one = open_stream(worker, tools, entry, result)
         if isinstance(one, Content):
             contents[entry.row] = one
         else:
@@ -91,7 +97,7 @@ def analyse(worker: Worker, entries: list[Entry]) -> Result:
     read: Read | None = None
     for one in sorted(opened, key=lambda one: (one.entry.volume, one.first, one.entry.stream, one.entry.row)):
         if read is None or read.stream != one.entry.stream or tools.asks_for_names:
-            read = _read(tools, one, worker)
+            read = read_stream(tools, one, worker)
             result.bytes_read += read.reader.bytes_read
         contents[one.entry.row], found = _judge(tools, one, read)
         result.findings.extend(found)
@@ -112,7 +118,7 @@ def _problems(entry: Entry, unreadable: list[tuple[int, int, str]], result: Resu
         result.problems.append(Problem("content", sentence, entry.volume, entry.path, offset, length))
 
 
-def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStream | Content:
+def open_stream(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStream | Content:
     """Opens the stream of an entry, or returns why there is nothing to read."""
     if entry.deleted and entry.allocated:
         return Content(entry.row, "skipped", "deleted, and its place among the metadata belongs to another file now")
@@ -249,7 +255,7 @@ class Read:
     in_pieces: bool
 
 
-def _read(tools: Tools, one: OpenStream, worker: Worker) -> Read:
+def read_stream(tools: Tools, one: OpenStream, worker: Worker) -> Read:
     """Reads a whole stream."""
     reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}

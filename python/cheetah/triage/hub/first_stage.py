@@ -5,12 +5,11 @@ file is read anyway, nothing is searched, and the report says why.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import cheetah
 from cheetah.search import Coverage
-from cheetah.triage.search import atom_map, atoms
+from cheetah.triage.search import atom_map, atom_search, atoms
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Problem
 
@@ -18,9 +17,6 @@ GAPS_MAX = 1000
 """The gaps that the summary lists."""
 NAMED_MAX = 20
 """The rules that one sentence names."""
-
-Told = Callable[[int, int], None]
-
 
 @dataclasses.dataclass
 class FirstStage:
@@ -37,7 +33,7 @@ class FirstStage:
         if self.settings.at_nodes:
             atom_map.path_in(self.settings.out).unlink(missing_ok=True)
 
-    def run(self, told: Told) -> None:
+    def run(self, told: atom_search.Told) -> None:
         """Searches the source, if that saves reading. `told` receives the bytes that are searched, and their total."""
         if not self.settings.at_nodes:
             return
@@ -60,31 +56,14 @@ class FirstStage:
             self.facts |= {"read_all": [why], "failed": True}
             self._remark(f"every file is read, since {why}")
 
-    def _search(self, split: atoms.Split, told: Told) -> Coverage:
+    def _search(self, split: atoms.Split, told: atom_search.Told) -> Coverage:
         """Searches the source, and writes where atoms are."""
-        found = atom_map.Gatherer()
         settings = self.settings
         with self._open() as device:
-            told(0, device.size)
-            hits = device.search(
-                split.words,
-                encodings=(atoms.ENCODING,),
-                ignore_case=split.ignore_case,
-                context_bytes=0,
-                # Nodes hold what is on the disk, and not what keys open.
-                at_nodes=not settings.unlock,
-                workers=settings.workers or None,
-            )
-            for hit in hits:
-                found.add(hit.offset, hit.length)
-                told(hit.offset, device.size)
-            coverage = hits.coverage
-            gaps = [(gap.offset, gap.length) for gap in coverage.gaps]
-            counted = coverage.searched_bytes + sum(length for _, length in gaps)
-            if counted != device.size:
-                raise ValueError(f"it ended after {counted} of {device.size} bytes")
-            found_in = found.map(device.size, gaps, [atom for atom, _ in split.atoms], split.ignore_case)
-            found_in.save(atom_map.path_in(settings.out))
+            # Nodes hold what is on the disk, and not what keys open.
+            at_nodes, lend_key = (False, ()) if settings.unlock else (True, settings.lend_key)
+            found, coverage = atom_search.search(device, split, at_nodes, lend_key, settings.workers or None, told)
+            found.save(atom_map.path_in(settings.out))
         return coverage
 
     def _open(self) -> cheetah.Device:

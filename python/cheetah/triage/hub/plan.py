@@ -84,7 +84,7 @@ def content_tasks(listing: ArrowRows, order: npt.NDArray[np.int64], settings: Se
     total = made = 0
     rows = iter(order)
     for row, found in zip(order, listing.take(rows), strict=True):
-        entry = _entry(int(row), found)
+        entry = entry_of(int(row), found)
         if batch and batch[-1].stream == entry.stream and len(batch) < NAMES_MAX:
             batch.append(entry)
             continue
@@ -102,7 +102,8 @@ def content_tasks(listing: ArrowRows, order: npt.NDArray[np.int64], settings: Se
         yield Task.of_entries(batch[0].volume, batch, ranges)
 
 
-def _entry(row: int, found: dict[str, Any]) -> Entry:
+def entry_of(row: int, found: dict[str, Any]) -> Entry:
+    """Returns the stream of a row of the listing, with these columns, for reading."""
     return Entry(
         row, found["volume"], found["address"], found["inode"], found["attr_type"], found["attr_id"], found["size"],
         found["path"], found["name"], found["extension"], found["deleted"], found["allocated"],
@@ -124,7 +125,7 @@ def preview(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task
             (int(rank[place]), one) for place, one in zip(places, batch.take(pa.array(places)).to_pylist(), strict=True)
         ]
     best.sort(key=lambda one: -one[0])
-    entries = [_entry(-1, row) for _, row in best[:PREVIEW_FILES]]
+    entries = [entry_of(-1, row) for _, row in best[:PREVIEW_FILES]]
     return Task.of_entries(entries[0].volume, entries) if entries else None
 
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,12 @@ class AtomMap:
             return True
         content = content.lower() if self._ignore_case else content
         return any(atom in content for atom in self._atoms)
+
+    def places(self) -> dict[str, Any]:
+        """Returns the numbers of the blocks that have a byte of an atom, the power of two that is their size, and offset and length of
+        the ranges that were not searched."""
+        gaps = [(int(start), int(end) - int(start)) for start, end in self._gaps]
+        return {"blocks": self._blocks.tolist(), "gaps": gaps, "shift": self._shift}
 
     def save(self, path: pathlib.Path) -> None:
         """Writes it to a file, which is its owner's alone."""

@@ -5,7 +5,7 @@ and is tried on every file.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cheetah import _native
 from cheetah.triage.search import scan
@@ -57,7 +57,11 @@ class Split:
 
 def of(rule_files: Iterable[str]) -> Split:
     """Divides the rules in files. Raises OSError if one cannot be read."""
-    rules = scan.read_rules(rule_files)
+    return of_texts(scan.read_rules(rule_files))
+
+
+def of_texts(rules: Sequence[tuple[str, str]]) -> Split:
+    """Divides rules, of which these are the names of their files and the texts."""
     atoms, central = _native.split_rules([text for _, text in rules])
     return Split(
         tuple((bytes(atom), ignore_case) for atom, ignore_case in atoms),

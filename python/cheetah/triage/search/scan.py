@@ -27,6 +27,8 @@ MATCHES_MAX = 1000
 TIMEOUT_S = 60
 # For one file, or one range of unallocated space; what is left of it then is not searched, and the report says so.
 FILE_S = 180.0
+# Matches of one rule in one file that are kept with the strings that they are of.
+STRING_MATCHES_MAX = 10_000
 # Matches of all keywords in one window, at most: lists can be made so that each is found at each byte.
 MATCHES_TOTAL_MAX = 2_000_000
 
@@ -36,10 +38,14 @@ KEYWORDS_MAX = 200_000
 # The compiler's time grows more than proportionally beyond this many patterns.
 _PATTERNS_A_RULE = 2000
 _NAMESPACE = "cheetah keywords"
+_FILE = "file "
+"""What the namespace of the rules of a file begins with."""
 _GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
 # The external variables with a value here.
 _NAMES_ASKED = re.compile(r"\b(?:filename|filepath|extension)\b")
 _EXCERPT_BYTES = 32
+_MATCH_BYTES = 256
+"""The first bytes of a match of a string that are kept."""
 # The blanks that `str.strip` removes.
 _BLANKS = "".join(one for one in map(chr, range(0x3001)) if one.isspace())
 _CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f]")
@@ -47,6 +53,17 @@ _CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f]")
 
 # Offset and length in bytes, and whether it is UTF-16.
 Match = tuple[int, int, bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class StringMatch:
+    """A match of a string of a rule: its identifier, offset and length in bytes, its first bytes, and whether it is UTF-16."""
+
+    string: str
+    offset: int
+    length: int
+    content: bytes
+    wide: bool
 
 
 @dataclasses.dataclass
@@ -63,6 +80,13 @@ class Hit:
     excerpts: list[str] = dataclasses.field(default_factory=list)
     more: bool = False
     """Whether there are more matches than were counted."""
+    file: str = ""
+    """The name of the file of the rule."""
+    tags: tuple[str, ...] = ()
+    matches: list[StringMatch] = dataclasses.field(default_factory=list)
+    """The matches of the rule's strings, by offset, if the engine keeps them."""
+    more_matches: bool = False
+    """Whether there are more of these than are kept."""
 
     def detail(self, in_pieces: bool) -> str:
         """Returns how often and where, in a sentence."""
@@ -89,9 +113,15 @@ class TooLong(Exception):
 class Engine:
     """Compiled keywords and rules; one per process, since it does not pickle."""
 
-    def __init__(self, keywords: collections.abc.Sequence[str], rules: collections.abc.Sequence[tuple[str, str]] = ()):
-        """Compiles. `rules` are pairs of a file's name and its text. Raises ValueError that names the file that does
-        not compile, and why."""
+    def __init__(
+        self,
+        keywords: collections.abc.Sequence[str],
+        rules: collections.abc.Sequence[tuple[str, str]] = (),
+        keeps_matches: bool = False,
+    ):
+        """Compiles. `rules` are pairs of a file's name and its text; `keeps_matches` says whether hits of rules have the matches of
+        their strings. Raises ValueError that names the file that does not compile, and why."""
+        self._keeps_matches = keeps_matches
         self._keywords = list(dict.fromkeys(keywords))
         # For each pattern: its keyword, and whether it is UTF-16; None if both.
         self._meant: list[tuple[int, bool | None]] = []
@@ -99,7 +129,7 @@ class Engine:
         for name in _GLOBALS:
             compiler.define_global(name, "")
         for name, text in rules:
-            compiler.new_namespace(f"file {name}")
+            compiler.new_namespace(f"{_FILE}{name}")
             try:
                 compiler.add_source(text, origin=name)
             except yara_x.CompileError as error:
@@ -111,7 +141,11 @@ class Engine:
         for source in self._keyword_rules():
             compiler.add_source(source)
         self._matches_max = max(1, min(MATCHES_MAX, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
-        self._scanner = _scanner(compiler, self._matches_max)
+        built = compiler.build()
+        named = [(one.namespace, one.identifier) for one in built]
+        self.rules = [(space.removeprefix(_FILE), rule) for space, rule in named if space != _NAMESPACE]
+        """The rules: the name of the file of each, and its own."""
+        self._scanner = _scanner(built, self._matches_max)
         self._keywords_only: Any = None
 
     def _keyword_rules(self) -> collections.abc.Iterator[str]:
@@ -166,7 +200,7 @@ class Engine:
             self._meant.clear()
             for source in self._keyword_rules():
                 compiler.add_source(source)
-            self._keywords_only = _scanner(compiler, self._matches_max)
+            self._keywords_only = _scanner(compiler.build(), self._matches_max)
         return self._keywords_only
 
     def _hits(self, scanner: Any, data: bytes, base: int, accept: int | None) -> list[Hit]:
@@ -187,7 +221,10 @@ class Engine:
                 for pattern in rule.patterns
                 for match in pattern.matches
             ]
-            hit = Hit("yara", rule.identifier, _about(rule))
+            file, tags = rule.namespace.removeprefix(_FILE), tuple(rule.tags)
+            hit = Hit("yara", rule.identifier, _about(rule), file=file, tags=tags)
+            if self._keeps_matches:
+                self._keep_matches(hit, rule, data, base, accept)
             _fill(hit, matches, data, base, accept)
             if not hit.offsets and matches:
                 # It is entirely in the next window, which may lack the context for the condition.
@@ -201,6 +238,25 @@ class Engine:
                 hits["keyword", hit.rule] = hit
         return [hits[key] for key in sorted(hits)]
 
+    def _keep_matches(self, hit: Hit, rule: Any, data: bytes, base: int, accept: int) -> None:
+        """Keeps the matches of the strings of a rule in a window."""
+        found = [(pattern.identifier, match) for pattern in rule.patterns for match in pattern.matches]
+        matches = sorted((match.offset, identifier, match.length) for identifier, match in found)
+        # If all are in the next window, that may lack the context for the condition.
+        own = [match for match in matches if match[0] < accept] or matches[:1]
+        hit.matches = [
+            StringMatch(
+                identifier,
+                base + offset,
+                length,
+                data[offset : offset + min(length, _MATCH_BYTES)],
+                _looks_wide(data, offset, length),
+            )
+            for offset, identifier, length in own[:STRING_MATCHES_MAX]
+        ]
+        is_cut = any(len(pattern.matches) >= self._matches_max for pattern in rule.patterns)
+        hit.more_matches = is_cut or len(own) > STRING_MATCHES_MAX
+
     def _keyword_matches(self, index: int, wide: bool | None, pattern: Any) -> list[Match]:
         letters = len(self._keywords[index])
         return [
@@ -208,8 +264,8 @@ class Engine:
         ]
 
 
-def _scanner(compiler: Any, matches_max: int) -> Any:
-    scanner = yara_x.Scanner(compiler.build())
+def _scanner(rules: Any, matches_max: int) -> Any:
+    scanner = yara_x.Scanner(rules)
     scanner.max_matches_per_pattern(matches_max)
     scanner.set_timeout(TIMEOUT_S)
     return scanner
@@ -279,6 +335,7 @@ class Stream:
                 kept.offsets += [hit.offsets[place] for place in new[:room]]
                 kept.excerpts += [hit.excerpts[place] for place in new[:room]]
                 kept.more |= hit.more or len(new) > room
+                _add_matches(kept, hit)
         self._base += accept
         del self._buffer[:accept]
 
@@ -349,6 +406,16 @@ def load(keyword_files: collections.abc.Iterable[str], rule_files: collections.a
     keywords = [keyword for path in keyword_files for keyword in read_keywords(path)]
     rules = read_rules(rule_files)
     return Engine(keywords, rules) if keywords or rules else None
+
+
+def _add_matches(kept: Hit, hit: Hit) -> None:
+    """Adds the matches of a rule's strings in the next window."""
+    if hit.matches:
+        known = set(kept.matches)
+        new = [match for match in hit.matches if match not in known]
+        room = STRING_MATCHES_MAX - len(kept.matches)
+        kept.matches += new[:room]
+        kept.more_matches |= hit.more_matches or len(new) > room
 
 
 def _looks_wide(data: bytes, offset: int, length: int) -> bool:

@@ -32,6 +32,7 @@ from cheetah import _native
 from cheetah.device import Part
 from cheetah.placing import Placement, Placing, in_turn
 from cheetah.triage.reading import shared_source
+from cheetah.triage.search import atom_map
 from cheetah.triage.settings import LISTS, Settings
 from cheetah.triage.task import Result, Task, Volume
 from cheetah.triage.versions import deciding
@@ -133,6 +134,8 @@ class Cluster:
         self._placed_at: dict[Future, tuple[str, ...]] = {}
         self._endings: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self._tries: collections.Counter[str] = collections.Counter()
+        self._atoms: Future | None = None
+        """Where atoms of rules are, at the workers; None if that is not known."""
         self.volumes: tuple[Volume, ...] = ()
         self.lost = 0
         self.workers = self._count()
@@ -210,13 +213,22 @@ class Cluster:
             # A preference: a worker that leaves makes no task wait, and idle ones take tasks from others.
             where: dict[str, Any] = {"workers": list(workers), "allow_other_workers": True} if workers else {}
             future = self._client.submit(
-                _work, task, self.volumes, self._uri, self._settings, self._run, self._terms,
+                _work, task, self.volumes, self._uri, self._settings, self._run, self._terms, self._handed_atoms(),
                 key=f"cheetah-{self._run}-{task.stage}-{task.id}-{self._tries[task.id]}", pure=False, **where,
             )  # fmt: skip
             self._under_way[future] = task
             if workers:
                 self._placed_at[future] = workers
             future.add_done_callback(self._endings.put)
+
+    def _handed_atoms(self) -> Future | None:
+        """Hands the workers where atoms of rules are, once the nodes have searched for them."""
+        settings = self._settings
+        if settings.at_nodes and self._atoms is None:
+            found = atom_map.AtomMap.load(atom_map.path_in(settings.out))
+            # At all workers, so that the loss of one costs nothing.
+            self._atoms = None if found is None else self._client.scatter(found, broadcast=True)
+        return self._atoms
 
     def _ended(self) -> list[Future]:
         """Waits a while for a task to end, and returns those that have."""
@@ -243,6 +255,8 @@ class Cluster:
             why = "its worker died, several times"
         except distributed.CancelledError:
             why = "the scheduler dropped it"
+            # As it does if all workers that had the atoms are gone.
+            self._atoms = None
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         self.lost += 1
@@ -271,9 +285,16 @@ def _in_room() -> bool:
 
 
 def _work(
-    task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: ClusterTerms
+    task: Task,
+    volumes: tuple[Volume, ...],
+    uri: str,
+    settings: Settings,
+    run: str,
+    terms: ClusterTerms,
+    atoms: atom_map.AtomMap | None,
 ) -> Result | Refusal:
-    """Runs at a worker; each of its threads keeps the source open for the whole run."""
+    """Runs at a worker; each of its threads keeps the source open for the whole run. `atoms` says where atoms of rules are, once that is
+    known."""
     from cheetah.triage.reading.worker import Worker
 
     kept: tuple[str, Any, Watch] | None = getattr(_mine, "kept", None)
@@ -293,6 +314,7 @@ def _work(
         _mine.kept = kept
     _, worker, watch = kept
     worker.volumes = volumes
+    worker.keep["atoms"] = atoms
     watch.begin()
     try:
         return attempt(task, worker)

@@ -38,6 +38,31 @@ pub enum Found {
         /// Its text.
         text: String,
     },
+    /// A match of a YARA rule, with `--yara`.
+    Match {
+        /// The offset of its first byte in the file; none if the condition of the rule holds without a string.
+        file_offset: Option<u64>,
+        /// Its length in bytes.
+        len: u64,
+        /// The offset of its first byte in the source; none without a string, and of content that is stored otherwise than it is read.
+        offset: Option<u64>,
+        /// The path of the file in the volume.
+        path: String,
+        /// The name of the rule.
+        rule: String,
+        /// The name of the file of the rule.
+        rules: String,
+        /// `allocated` or `deleted`.
+        state: &'static str,
+        /// The identifier of the string that matches; none if the condition holds without one.
+        string: Option<String>,
+        /// The tags of the rule.
+        tags: Vec<String>,
+        /// Its text, of its first 256 bytes.
+        text: String,
+        /// The number of the volume.
+        volume: u32,
+    },
 }
 
 /// The answer of an earlier `search` of the same, as it was stored: a [`Search`].
@@ -87,8 +112,8 @@ pub struct Search<'a> {
     /// The files that were carved, if that was asked for and the search came to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carved: Option<Carved>,
-    /// Whether every byte of the source was searched. Without that, nothing is known of the rest. Ranges in `truncated` were searched, but
-    /// not all that they hold compressed.
+    /// Whether every byte of the source was searched; with `--yara`, also whether the rules were tried on every file. Without that, nothing
+    /// is known of the rest. Ranges in `truncated` were searched, but not all that they hold compressed.
     pub complete: bool,
     /// The files in which hits lie, with `--files`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +134,10 @@ pub struct Search<'a> {
     pub out: Option<Cow<'a, str>>,
     /// What was searched for, in the order in which it was given.
     pub patterns: Vec<Pattern<'a>>,
-    /// Bytes that were searched.
+    /// What became of the files on which YARA rules were tried, with `--yara`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Rules<'a>>,
+    /// Bytes that were searched; with `--yara`, for atoms of the rules.
     pub searched_bytes: u64,
     /// The size of the source, in bytes.
     pub size_bytes: u64,
@@ -230,10 +258,68 @@ pub struct Pattern<'a> {
     pub encodings: Vec<String>,
     /// The number of its hits.
     pub hits: u64,
-    /// `word`, `regex`, `find` or `header`.
+    /// `word`, `regex`, `find`, `header` or `rule`.
     pub kind: &'static str,
-    /// The word, the expression, or the kind of data.
+    /// The word, the expression, the kind of data, or the name of the rule.
     pub pattern: &'a str,
+}
+
+/// What became of the files on which YARA rules were tried.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Rules<'a> {
+    /// The atoms of the rules: literal bytes of which one occurs wherever a rule matches.
+    pub atoms: usize,
+    /// The rules that have no atoms. If there are any, no atoms are searched for, and the rules are tried on every file.
+    pub central: &'a [CentralRule],
+    /// How often a rule has more matches in a file than are listed.
+    pub cut: u64,
+    /// Files on which the rules were tried.
+    pub files: u64,
+    /// Files of more than 32 MiB: the rules were tried on pieces of them.
+    pub in_pieces: u64,
+    /// How the process that tries rules ended, if it did so before it had found the volumes: `killed`, `exited`, `malformed` or `silent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lister: Option<&'static str>,
+    /// Why volumes may be missing, a sentence each; 20 at most.
+    pub problems: &'a [String],
+    /// Whether the atoms were searched where the bytes lie.
+    pub searched: bool,
+    /// Deleted files whose content is another file's now, and files that name no content.
+    pub skipped: u64,
+    /// Files on which the rules were not tried, or not to the end; 1000 at most.
+    pub untried: Vec<UntriedFile<'a>>,
+    /// The number of all of these.
+    pub untried_files: u64,
+    /// The volumes.
+    pub volumes: Vec<ListedVolume<'a>>,
+    /// Files on which the rules were not tried, since no atom of them is in the file.
+    pub without_atoms: u64,
+}
+
+/// A rule without atoms.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CentralRule {
+    /// The name of its file.
+    pub file: String,
+    /// Its name; none for all rules of the file.
+    pub rule: Option<String>,
+    /// `condition`: it may hold where none of its strings is; `strings`: these have too few bytes that are fixed; `too-many`: there are too
+    /// many atoms; `not-parsed`: the file is not understood, or includes others.
+    pub why: String,
+}
+
+/// A file on which rules were not tried, or not to its end.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UntriedFile<'a> {
+    /// Its path in the volume.
+    pub path: &'a str,
+    /// The number of the volume.
+    pub volume: u32,
+    /// Why.
+    pub why: &'a str,
 }
 
 /// The files in which hits lie.

@@ -49,6 +49,17 @@ pub(crate) struct Column {
     cell: for<'a, 'b> fn(&'b Row<'a>, &'a Search) -> Cell<'a>,
 }
 
+/// What the rows of a table say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Hits.
+    Hits,
+    /// Hits, and where they lie.
+    Places,
+    /// Matches of YARA rules in files.
+    Rules,
+}
+
 /// The number of columns of a table that does not say where hits lie.
 const WITHOUT_PLACES: usize = 9;
 
@@ -79,18 +90,44 @@ static COLUMNS: [Column; 15] = [
     Column { name: "fragments", kind: Kind::SomeText, cell: |row, _| fragments(row) },
 ];
 
-/// The columns of a table, which says where hits lie, or does not.
-pub(crate) fn columns(has_places: bool) -> &'static [Column] {
-    match has_places {
-        true => &COLUMNS,
-        false => COLUMNS.get(..WITHOUT_PLACES).unwrap_or_default(),
+/// The columns of a table of matches of rules, in order.
+static RULE_COLUMNS: [Column; 12] = [
+    Column { name: "offset", kind: Kind::SomeNumber, cell: |row, _| number(row.rule.and_then(|rule| rule.offset)) },
+    Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.len()) },
+    Column { name: "rule", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
+    Column { name: "rules", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.file)) },
+    Column { name: "tags", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.tags)) },
+    Column { name: "string", kind: Kind::SomeText, cell: |row, _| some(row.rule.and_then(|rule| rule.string)) },
+    Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) },
+    Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) },
+    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
+    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
+    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
+    Column {
+        name: "file_offset",
+        kind: Kind::SomeNumber,
+        cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
+    },
+];
+
+/// The columns of a table.
+pub(crate) fn columns(layout: Layout) -> &'static [Column] {
+    match layout {
+        Layout::Places => &COLUMNS,
+        Layout::Hits => COLUMNS.get(..WITHOUT_PLACES).unwrap_or_default(),
+        Layout::Rules => &RULE_COLUMNS,
     }
 }
 
 /// The cells of a row, in the order of the columns, for the tables of a search. A row with a place has those of a table that says where
-/// hits lie.
+/// hits lie, and one of a match of a rule those of a table of these.
 pub fn cells<'a>(row: &Row<'a>, search: &'a Search) -> Vec<Cell<'a>> {
-    columns(row.place.is_some()).iter().map(|column| (column.cell)(row, search)).collect()
+    let layout = match (row.rule, row.place) {
+        (Some(_), _) => Layout::Rules,
+        (None, Some(_)) => Layout::Places,
+        (None, None) => Layout::Hits,
+    };
+    columns(layout).iter().map(|column| (column.cell)(row, search)).collect()
 }
 
 const fn place<'a>(row: &Row<'a>) -> Option<Place<'a>> {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use csv::Writer;
 
-use crate::table::columns::{Cell, columns};
+use crate::table::columns::{Cell, Layout, columns};
 
 /// A table of hits as CSV, written row by row.
 pub struct CsvTable<W: Write> {
@@ -13,14 +13,14 @@ pub struct CsvTable<W: Write> {
 }
 
 impl<W: Write> CsvTable<W> {
-    /// Begins a table, with the names of its columns. `has_places` says whether each row will have a place.
+    /// Begins a table, with the names of its columns. `layout` says what its rows are.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn new(to: W, has_places: bool) -> io::Result<Self> {
+    pub fn new(to: W, layout: Layout) -> io::Result<Self> {
         let mut rows = Writer::from_writer(to);
-        rows.write_record(columns(has_places).iter().map(|column| column.name))?;
+        rows.write_record(columns(layout).iter().map(|column| column.name))?;
         Ok(Self { rows })
     }
 

@@ -9,8 +9,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use columns::{Cell, cells};
+pub use columns::{Cell, Layout, cells};
 pub use comma::CsvTable;
 #[cfg(feature = "parquet")]
 pub use parquet_file::ParquetTable;
-pub use row::{Row, RowPlace};
+pub use row::{Row, RowPlace, RowRule};

@@ -13,7 +13,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use crate::table::columns::{Cell, Column, Kind, columns};
+use crate::table::columns::{Cell, Column, Kind, Layout, columns};
 
 /// The maximum number of rows in a group.
 const GROUP_ROWS_MAX: usize = 1 << 16;
@@ -41,12 +41,12 @@ enum Values {
 }
 
 impl<W: Write + Send> ParquetTable<W> {
-    /// Begins a table. `has_places` says whether each row will have a place.
+    /// Begins a table. `layout` says what its rows are.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn new(to: W, has_places: bool) -> io::Result<Self> {
+    pub fn new(to: W, layout: Layout) -> io::Result<Self> {
         let ordered_by = || ColumnPath::from(ORDERED_BY);
         let properties = WriterProperties::builder()
             .set_created_by(format!("cheetah {}", env!("CARGO_PKG_VERSION")))
@@ -57,9 +57,9 @@ impl<W: Write + Send> ParquetTable<W> {
             .set_column_statistics_enabled(ordered_by(), EnabledStatistics::Chunk)
             .set_column_dictionary_enabled(ordered_by(), false)
             .build();
-        let schema = parse_message_type(&schema(has_places)).map_err(io_error)?;
+        let schema = parse_message_type(&schema(layout)).map_err(io_error)?;
         let file = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties)).map_err(io_error)?;
-        Ok(Self { file, group: columns(has_places).iter().map(Values::none).collect(), rows: 0, text_bytes: 0 })
+        Ok(Self { file, group: columns(layout).iter().map(Values::none).collect(), rows: 0, text_bytes: 0 })
     }
 
     /// Adds a row: its [`cells`](crate::cells).
@@ -185,7 +185,7 @@ fn push_text(texts: &mut Vec<ByteArray>, cell: &Cell<'_>) -> usize {
 }
 
 /// The schema, in the notation of Parquet.
-fn schema(has_places: bool) -> String {
+fn schema(layout: Layout) -> String {
     let column = |column: &Column| {
         let name = column.name;
         match column.kind {
@@ -195,7 +195,7 @@ fn schema(has_places: bool) -> String {
             Kind::SomeText => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
         }
     };
-    let columns: Vec<String> = columns(has_places).iter().map(column).collect();
+    let columns: Vec<String> = columns(layout).iter().map(column).collect();
     format!("message hits {{ {} }}", columns.join(" "))
 }
 

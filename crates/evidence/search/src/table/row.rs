@@ -19,6 +19,24 @@ pub struct Row<'a> {
     pub node: Option<&'a SearchNode>,
     /// Where it lies, in a table that says so.
     pub place: Option<RowPlace<'a>>,
+    /// Of a match of a YARA rule, what else is known.
+    pub rule: Option<RowRule<'a>>,
+}
+
+/// What is known of a match of a YARA rule.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRule<'a> {
+    /// The name of the file of the rule.
+    pub file: &'a str,
+    /// The tags of the rule, with blanks between them.
+    pub tags: &'a str,
+    /// The identifier of the string that matches; `None` if the condition holds without one.
+    pub string: Option<&'a str>,
+    /// The offset of the first byte of the match in the source; `None` if there is no string, or the content is stored otherwise than it
+    /// is read.
+    pub offset: Option<u64>,
+    /// The length of the match in bytes; the hit may have its first ones only.
+    pub len: u64,
 }
 
 /// Where a hit lies.
@@ -33,13 +51,28 @@ pub struct RowPlace<'a> {
 impl<'a> Row<'a> {
     /// The row of a hit that this node found, or this process.
     pub const fn new(hit: &'a Hit, node: Option<&'a SearchNode>) -> Self {
-        Self { hit, offset: hit.offset, inside: None, node, place: None }
+        Self { hit, offset: hit.offset, inside: None, node, place: None, rule: None }
     }
 
     /// The row of a hit across fragments of a file. No node finds these.
     pub fn across(across: &'a AcrossHit, place: Place<'a>) -> Self {
         let place = RowPlace { place, fragments: &across.fragments };
         Self { place: Some(place), ..Self::new(&across.hit, None) }
+    }
+
+    /// The row of a match of a YARA rule in a file.
+    pub const fn matched(hit: &'a Hit, place: Place<'a>, rule: RowRule<'a>) -> Self {
+        Self { place: Some(RowPlace { place, fragments: &[] }), rule: Some(rule), ..Self::new(hit, None) }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.rule.map_or(self.hit.len(), |rule| rule.len)
+    }
+
+    /// Whether it has no bytes, as a rule whose condition holds without a string.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The same row, which lies here.
@@ -50,6 +83,7 @@ impl<'a> Row<'a> {
 
     /// The row of a hit inside compressed data. No node unpacks these.
     pub fn inner(inner: &'a InnerHit) -> Self {
-        Self { hit: &inner.hit, offset: inner.offset, inside: Some(&inner.inside), node: None, place: None }
+        let (hit, inside) = (&inner.hit, Some(inner.inside.as_str()));
+        Self { hit, offset: inner.offset, inside, node: None, place: None, rule: None }
     }
 }

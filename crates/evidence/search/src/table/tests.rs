@@ -36,7 +36,7 @@ fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
     let (search, node) = (search(), node());
     let inner = InnerHit { offset: 512, inside: "ZIP-70".into(), hit: hit(70, 1, b"word") };
     let (first, second) = (hit(u64::MAX, 0, b"=cmd,\"x\""), hit(9, 1, b"word"));
-    let mut table = CsvTable::new(Vec::new(), false).unwrap();
+    let mut table = CsvTable::new(Vec::new(), Layout::Hits).unwrap();
     for row in [Row::new(&first, Some(&node)), Row::new(&second, None), Row::inner(&inner)] {
         table.push(&cells(&row, &search)).unwrap();
     }
@@ -67,7 +67,7 @@ fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
         hit: hit(9, 1, b"word"),
     };
     let first = hit(9, 1, b"word");
-    let mut table = CsvTable::new(Vec::new(), true).unwrap();
+    let mut table = CsvTable::new(Vec::new(), Layout::Places).unwrap();
     for row in [Row::new(&first, None).lying(Some(outside)), Row::across(&across, known)] {
         table.push(&cells(&row, &search)).unwrap();
     }
@@ -76,6 +76,25 @@ fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
     assert!(lines[0].ends_with(",inside,node,instance,volume,path,state,file_offset,others,fragments"), "{}", lines[0]);
     assert!(lines[1].ends_with(",,,,,,outside,,0,"), "{}", lines[1]);
     assert!(lines[2].ends_with(",,,,3,\"/a,b\",deleted,7,1,9:2 100:2"), "{}", lines[2]);
+}
+
+#[test]
+fn a_table_of_rules_has_columns_of_its_own_and_a_match_without_an_offset_or_a_string_has_none() {
+    let (search, [known, _]) = (Search::of_rules(["Dropper".to_owned(), "Large".to_owned()]), places());
+    let (first, second) = (hit(0, 0, b"MZ"), hit(0, 1, b""));
+    let dropper = RowRule { file: "a.yar", tags: "pe new", string: Some("$mz"), offset: Some(512), len: 900 };
+    let large = RowRule { file: "a.yar", tags: "", string: None, offset: None, len: 0 };
+    let mut table = CsvTable::new(Vec::new(), Layout::Rules).unwrap();
+    for row in
+        [Row::matched(&first, known, dropper), Row::matched(&second, Place { file_offset: None, ..known }, large)]
+    {
+        table.push(&cells(&row, &search)).unwrap();
+    }
+    let text = String::from_utf8(table.finish().unwrap()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "offset,length,rule,rules,tags,string,encoding,text,volume,path,state,file_offset");
+    assert_eq!(lines[1], "512,900,Dropper,a.yar,pe new,$mz,utf-8,MZ,3,\"/a,b\",deleted,7");
+    assert_eq!(lines[2], ",0,Large,a.yar,,,utf-8,,3,\"/a,b\",deleted,");
 }
 
 #[cfg(feature = "parquet")]
@@ -135,7 +154,7 @@ mod typed {
         const ROWS: u64 = (1 << 16) + 3;
         let (search, node, file) = (search(), node(), Shared::default());
         let (mut csv, mut parquet) =
-            (CsvTable::new(Vec::new(), false).unwrap(), ParquetTable::new(file.clone(), false).unwrap());
+            (CsvTable::new(Vec::new(), Layout::Hits).unwrap(), ParquetTable::new(file.clone(), Layout::Hits).unwrap());
         for at in 0..ROWS {
             let (hit, is_inside) = (hit(at << 46, (at % 2) as usize, b"word"), at % 5 == 0);
             let inner = InnerHit { offset: at, inside: "GZIP-1".into(), hit: hit.clone() };
@@ -164,8 +183,10 @@ mod typed {
     #[test]
     fn a_parquet_file_that_says_where_hits_lie_has_the_rows_of_the_csv() {
         let (search, file) = (search(), Shared::default());
-        let (mut csv, mut parquet) =
-            (CsvTable::new(Vec::new(), true).unwrap(), ParquetTable::new(file.clone(), true).unwrap());
+        let (mut csv, mut parquet) = (
+            CsvTable::new(Vec::new(), Layout::Places).unwrap(),
+            ParquetTable::new(file.clone(), Layout::Places).unwrap(),
+        );
         for (at, place) in (0..).zip([places(), places()].concat()) {
             let hit = hit(at, 1, b"word");
             let row = Row::new(&hit, None).lying(Some(place));
@@ -188,7 +209,7 @@ mod typed {
     #[test]
     fn a_table_without_hits_has_its_columns() {
         let file = Shared::default();
-        let mut table = ParquetTable::new(file.clone(), false).unwrap();
+        let mut table = ParquetTable::new(file.clone(), Layout::Hits).unwrap();
         table.note("cheetah.truncated_bytes", "7".to_owned());
         table.finish().unwrap();
         let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
@@ -203,7 +224,7 @@ mod typed {
     fn a_full_disk_is_named_as_such_wherever_it_fills_up() {
         let search = search();
         let write = |room| -> io::Result<()> {
-            let mut table = ParquetTable::new(Small(room), false)?;
+            let mut table = ParquetTable::new(Small(room), Layout::Hits)?;
             for at in 0..1000 {
                 let hit = hit(at, 1, b"word");
                 table.push(&cells(&Row::new(&hit, None), &search))?;

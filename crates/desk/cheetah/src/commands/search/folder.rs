@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_kit::folder::{Entry, Folder};
-use cheetah_search::{Row, Search};
+use cheetah_search::{Layout, Row, Search};
 use cheetah_source::search::journal::{Names, writing};
 use cheetah_source::search::known::Found;
 
@@ -55,11 +55,11 @@ pub struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Begins a result in the folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
-    pub fn begin(folder: &'a Folder, path: &'a Path, source: &str, has_places: bool) -> Result<Self> {
+    /// Begins a result in the folder of this path, for hits in a source of this name. `layout` says what is known of each.
+    pub fn begin(folder: &'a Folder, path: &'a Path, source: &str, layout: Layout) -> Result<Self> {
         let failed = |error: std::io::Error| writing(path, &error);
         let within = folder.remove_all(WRITING).and_then(|()| folder.make_folder(WRITING)).map_err(failed)?;
-        let files = HitFiles::open(&within, &path.join(WRITING), source, has_places).map_err(failed)?;
+        let files = HitFiles::open(&within, &path.join(WRITING), source, layout).map_err(failed)?;
         Ok(Self { folder, path, within, files })
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let within = folder.make_folder(WRITING).unwrap();
         std::fs::rename(at("hits"), at("away")).unwrap();
         std::os::unix::fs::symlink(at("evidence"), at("hits")).unwrap();
-        HitFiles::open(&within, &at("hits/.result"), "disk.raw", false).unwrap();
+        HitFiles::open(&within, &at("hits/.result"), "disk.raw", Layout::Hits).unwrap();
         within.create(ANSWER).unwrap();
         let names = named(&folder, within).unwrap();
         assert_eq!(names, ["hits.csv", "hits.parquet", ANSWER]);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_kit::folder::Folder;
-use cheetah_search::{CsvTable, FeatureFiles, ParquetTable, Row, Search, cells};
+use cheetah_search::{CsvTable, FeatureFiles, Layout, ParquetTable, Row, Search, cells};
 
 use super::report::{Made, Samples};
 
@@ -35,12 +35,12 @@ impl HitFiles {
     /// The names of the files, each with that of an unfinished one.
     pub const NAMES: [[&str; 2]; 3] = [CSV, PARQUET, FEATURES];
 
-    /// Begins the files in a folder of this path, for hits in a source of this name. `has_places` says whether each will have a place.
-    pub fn open(folder: &Folder, path: &Path, source: &str, has_places: bool) -> io::Result<Self> {
+    /// Begins the files in a folder of this path, for hits in a source of this name. `layout` says what is known of each.
+    pub fn open(folder: &Folder, path: &Path, source: &str, layout: Layout) -> io::Result<Self> {
         let [csv, parquet, features] = Self::NAMES.map(|[name, _]| name);
-        let csv = CsvTable::new(folder.create(csv)?, has_places)?;
+        let csv = CsvTable::new(folder.create(csv)?, layout)?;
         let parquet_file = Arc::new(folder.create(parquet)?);
-        let parquet = ParquetTable::new(parquet_file.clone(), has_places)?;
+        let parquet = ParquetTable::new(parquet_file.clone(), layout)?;
         folder.make_folder(features)?;
         let features = FeatureFiles::new(&path.join(features), source);
         Ok(Self { csv, parquet, parquet_file, features, samples: Samples::default() })
@@ -51,7 +51,10 @@ impl HitFiles {
         let cells = cells(row, search);
         self.csv.push(&cells)?;
         self.parquet.push(&cells)?;
-        self.features.push(row, search)?;
+        // A feature file has an offset in each line.
+        if row.rule.is_none_or(|rule| rule.offset.is_some()) {
+            self.features.push(row, search)?;
+        }
         self.samples.push(row, search);
         Ok(())
     }
@@ -82,7 +85,7 @@ mod tests {
         let made = || {
             let folder = tempfile::tempdir().unwrap();
             let within = Folder::open(folder.path()).unwrap();
-            let mut files = HitFiles::open(&within, folder.path(), "disk.raw", false).unwrap();
+            let mut files = HitFiles::open(&within, folder.path(), "disk.raw", Layout::Hits).unwrap();
             for offset in 0..1000 {
                 let hit = Hit {
                     offset,

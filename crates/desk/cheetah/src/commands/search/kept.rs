@@ -12,7 +12,7 @@ use cheetah_device::{ByteRange, Size};
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{AcrossHit, Hit, KnownFiles, Order, Outcome, PatternKind, Row, Search, Truncation};
+use cheetah_search::{AcrossHit, Hit, KnownFiles, Layout, Order, Outcome, PatternKind, Row, Search, Truncation};
 use cheetah_source::search::inside::{Counts, Streams};
 use cheetah_source::search::journal::{CARVED, CARVED_TABLE, Journal, Start, WhatToSearch, writing};
 use cheetah_source::search::known::Known;
@@ -45,6 +45,8 @@ pub struct Task<'a> {
     pub order: &'a Order,
     pub search: &'a Arc<Search>,
     pub known: Option<Arc<KnownFiles>>,
+    /// The digest of the rules whose atoms are searched for.
+    pub rules: Option<&'a str>,
     /// What lists files, if they are to be listed.
     pub python: Option<OsString>,
     pub out: &'a Path,
@@ -53,7 +55,7 @@ pub struct Task<'a> {
 
 /// What became of the parts of a search that follow each other. One that was not reached is `None`.
 #[derive(Default)]
-struct Stages {
+pub struct Stages {
     inside: Option<Counts>,
     carved: Option<CarveCounts>,
     /// Where the compressed data lie that were too many to be remembered.
@@ -61,14 +63,14 @@ struct Stages {
     /// What the source does not have, although it says so.
     end: Option<Truncation>,
     /// The keys that were lent are in it.
-    near: Option<WorkDone>,
+    pub near: Option<WorkDone>,
     /// The files in which hits lie.
     listed: Option<Arc<Listed>>,
 }
 
 /// How a part of a search ended: by itself, or because it was stopped or the source failed. What was found is kept then. If it cannot
 /// be kept, the part fails.
-type Ended = Result<()>;
+pub type Ended = Result<()>;
 
 /// Searches, or goes on, and writes the result.
 pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
@@ -97,12 +99,13 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
 }
 
 /// Opens the journal. Nothing in the folder is changed if it is the one of something else.
-async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
+pub async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
     let Task { args, opened, order, search, .. } = task;
     let device = opened.decrypted()?;
     let absent: Vec<ByteRange> = never_read(&args.source)?;
     let also: Vec<_> = [("carve", args.carve), ("files", args.files)].into_iter().filter(|(_, is)| *is).collect();
-    let also: Vec<_> = also.into_iter().map(|(name, _)| name).collect();
+    let rules = task.rules.map(|digest| format!("yara {digest}"));
+    let also: Vec<_> = also.into_iter().map(|(name, _)| name).chain(rules.as_deref()).collect();
     let what = WhatToSearch {
         source: &args.source,
         device: &device,
@@ -132,7 +135,12 @@ async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
 }
 
 /// Searches what was not searched, and what could not be read.
-async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages, stop: &mut Stop) -> Result<Ended> {
+pub async fn search_rest(
+    task: &Task<'_>,
+    journal: &mut Journal,
+    stages: &mut Stages,
+    stop: &mut Stop,
+) -> Result<Ended> {
     let Task { args, desk, opened, .. } = task;
     let todo = journal.todo();
     if todo.is_empty() {
@@ -300,7 +308,8 @@ async fn write_result(
     let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out).chain(&stages.end);
     truncated.for_each(|truncation| outcome.truncate(*truncation));
     let mut known = task.known.clone().map(|files| Known::new(files, search));
-    let mut files = Writing::begin(journal.folder(), out, &args.source, listed.is_some())?;
+    let layout = if listed.is_some() { Layout::Places } else { Layout::Hits };
+    let mut files = Writing::begin(journal.folder(), out, &args.source, layout)?;
     // Of a search that was stopped, the hits so far are kept.
     let stopping = if ended.is_ok() { Some(&mut *stop) } else { None };
     let into = (&mut files, &mut outcome, known.as_mut());
@@ -335,6 +344,7 @@ async fn write_result(
         carved,
         files: shown_files,
         known: known.as_ref(),
+        rules: None,
     };
     let answer = shown.answer(ended.is_ok());
     let told = Told { answer: &answer, search, about: &about };
@@ -392,7 +402,7 @@ async fn unless_stopped(stop: &mut Stop, out: &Path) -> Result<()> {
 }
 
 /// A failure after which the same command goes on. One that says what to do already stays as it is.
-fn to_resume(failure: Failure) -> Failure {
+pub fn to_resume(failure: Failure) -> Failure {
     if !failure.next.is_empty() {
         return failure;
     }

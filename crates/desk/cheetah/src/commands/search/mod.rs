@@ -2,6 +2,7 @@
 
 mod across;
 mod carve;
+mod central;
 mod folder;
 mod hit_files;
 mod kept;
@@ -9,6 +10,7 @@ mod lister;
 mod options;
 mod places;
 mod report;
+mod rules;
 mod sets;
 mod show;
 
@@ -27,6 +29,7 @@ use self::folder::check_place;
 use self::kept::Task;
 use self::lister::Listed;
 use self::options::OrderArgs;
+use self::rules::RuleSet;
 use crate::commands::lend_key::LendKeyArgs;
 use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::desk::Desk;
@@ -58,6 +61,10 @@ Ranges that cannot be read are skipped and listed. The answer says how much was 
 are none. With --files, each hit also has the volume and the path in which it lies, the state of its cluster, and its offset in the file; \
 and the fragments of each file are searched as one, so that a hit across two of them is found. The Sleuth Kit lists the files first, in Python.
 
+--yara tries YARA rules on the content of files, deleted ones too. The literal bytes that they need are searched first, at the nodes with \
+--at-nodes; then only the files that may match are read. If a rule needs none, which the answer names, all files are read. What lies in no \
+file is not tried. hits.csv then has the columns offset, length, rule, rules, tags, string, encoding, text, volume, path, state and file_offset.
+
 With --out, the hits are written to the folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
 encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data and across fragments last \
 (with --files, also volume, path, state, file_offset, others and fragments); features, with feature files and histograms as \
@@ -78,6 +85,7 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw --headers jpeg,png,pdf --carve --out files
   cheetah search disk.raw words.txt --inside all --out hits
   cheetah search disk.E01 words.txt --files --out hits
+  cheetah search case42.drive --yara malware.yar --at-nodes --out yara42
   cheetah search case42.drive --known pictures/ --at-nodes --out known42
   cheetah search disk.raw --known pictures/ --save-known pics.blocks --out known
   cheetah search case43.drive --blocks pics.blocks --out known43"
@@ -115,6 +123,13 @@ pub struct Args {
     #[arg(long)]
     files: bool,
 
+    /// File of YARA rules, which are tried on the content of files; repeat for more. Nothing else is searched for
+    #[arg(long, value_name = "RULES", conflicts_with_all = [
+        "words", "word", "regex", "find", "headers", "inside", "known", "blocks", "files", "encoding", "ignore_case",
+        "context"
+    ])]
+    yara: Vec<PathBuf>,
+
     /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
     #[arg(long)]
     at_nodes: bool,
@@ -137,26 +152,40 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     if let Some(out) = &args.out {
         check_place(out, &args.source, &args.known)?;
     }
+    let rules = RuleSet::read(&args.yara, &mut stop).await?;
     let known = stop.unless("reading the known files", sets::read(&args, ui)).await?;
-    let order = Order {
-        blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
-        ..args.order.read(known.is_some())?
+    let order = match &rules {
+        Some(set) => set.order()?,
+        None => Order {
+            blocks: known.as_deref().map(KnownFiles::keys).unwrap_or_default(),
+            ..args.order.read(known.is_some())?
+        },
     };
-    let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
+    let is_searched = rules.as_ref().is_none_or(RuleSet::is_searched);
+    let compiling = tokio::task::spawn_blocking(move || {
+        let search = if is_searched { Search::new(&order)? } else { Search::of_rules([]) };
+        Ok::<_, cheetah_error::Error>((order, Arc::new(search)))
+    });
     let compiled = async { compiling.await.context("cannot compile the patterns")?.map_err(Failure::from) };
     let (order, search) = stop.unless("compiling the patterns", compiled).await?;
     show::unsearched_encodings(&search, ui);
-    let python = if args.files { Some(lister::python().await?) } else { None };
+    let python = if args.files { Some(lister::python(&lister::FILES).await?) } else { None };
     let opened = stop
         .unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args, desk)))
         .await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let searched = match args.out.as_deref() {
-        Some(out) => {
+    let searched = match (args.out.as_deref(), &rules) {
+        (Some(out), set) => {
             let (args, opened, order, search) = (&args, &opened, &order, &search);
-            kept::search(&Task { args, desk, opened, order, search, known, python, out, ui }, &mut stop).await
+            let rules = set.as_ref().map(|set| set.digest.as_str());
+            let task = Task { args, desk, opened, order, search, known, rules, python, out, ui };
+            match set {
+                Some(set) => rules::search_kept(&task, set, &mut stop).await,
+                None => kept::search(&task, &mut stop).await,
+            }
         }
-        None => match list(&opened, python.as_ref(), (&mut stop, ui)).await {
+        (None, Some(set)) => rules::search((&args, desk, ui), &opened, (set, &order, &search), &mut stop).await,
+        (None, None) => match list(&opened, python.as_ref(), (&mut stop, ui)).await {
             Ok(listed) => {
                 let streams = args.order.is_inside().then(|| Streams::new(&search));
                 let sink = Sink { search: &search, listed, streams, ui };
@@ -197,7 +226,9 @@ async fn search_source(
     let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: None };
     let Searching { batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
-    let mut ended = search_bytes(batches, &args.source, (&mut sink, &mut outcome), stop).await;
+    let ui = sink.ui;
+    let taken = (|batch: &mut Batch| sink.take(batch), &mut outcome);
+    let mut ended = search_bytes(batches, (&args.source, ui), taken, stop).await;
     if ended.is_ok() {
         let end = opened.truncated_end(args.timeout.get()).await;
         end.into_iter().for_each(|truncation| outcome.truncate(truncation));
@@ -235,20 +266,21 @@ async fn search_source(
         carved: None,
         files,
         known: None,
+        rules: None,
     };
     sink.ui.answer(shown.text(), &shown.answer(ended.is_ok()));
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
 }
 
-/// Searches the bytes in their order.
+/// Searches the bytes in their order. `take` takes each batch first.
 async fn search_bytes(
     mut batches: BoxStream<'static, cheetah_error::Result<Batch>>,
-    source: &str,
-    (sink, outcome): (&mut Sink<'_>, &mut Outcome),
+    (source, ui): (&str, Ui),
+    (mut take, outcome): (impl FnMut(&mut Batch), &mut Outcome),
     stop: &mut Stop,
 ) -> Result<()> {
-    let progress = sink.ui.progress(format!("searching {source}"), outcome.coverage().size());
+    let progress = ui.progress(format!("searching {source}"), outcome.coverage().size());
     loop {
         let batch = tokio::select! {
             batch = batches.next() => batch,
@@ -256,7 +288,7 @@ async fn search_bytes(
         };
         let Some(batch) = batch else { return Ok(()) };
         let mut batch = batch?;
-        sink.take(&mut batch);
+        take(&mut batch);
         outcome.add(&batch);
         progress.set(batch.range.end());
     }

@@ -105,7 +105,7 @@ impl OrderArgs {
         match &listed {
             None if is_empty && !is_more => {
                 return Err(Failure::misused(
-                    "say what to search for: a file of words, --word, --regex, --find, --headers, --known or --blocks",
+                    "say what to search for: a file of words, --word, --regex, --find, --headers, --known, --blocks or --yara",
                 ));
             }
             Some(words) if is_empty && words.is_empty() => {

@@ -10,7 +10,7 @@ use crate::answers::search as answers;
 use crate::failure::{Failure, Result};
 
 /// Volumes that are named with what is missing of them; `--json` has them all.
-const VOLUMES_SHOWN_MAX: usize = 20;
+pub const VOLUMES_SHOWN_MAX: usize = 20;
 
 /// The place of a hit, for programs.
 pub fn answer(place: &Place<'_>, fragments: &[ByteRange]) -> answers::Place {
@@ -118,7 +118,7 @@ impl FilesShown<'_> {
 }
 
 /// A volume, for programs.
-fn volume(volume: &ListedVolume) -> answers::ListedVolume<'_> {
+pub fn volume(volume: &ListedVolume) -> answers::ListedVolume<'_> {
     let (listing, status, problems): (_, _, &[String]) = match &volume.listing {
         Listing::Whole => ("whole", None, &[]),
         Listing::Partly(problems) => ("partly", None, problems),
@@ -142,7 +142,7 @@ fn volume(volume: &ListedVolume) -> answers::ListedVolume<'_> {
 }
 
 /// The name of how the lister ended, and its exit code or signal.
-const fn of_death(death: Death) -> (&'static str, Option<i32>) {
+pub const fn of_death(death: Death) -> (&'static str, Option<i32>) {
     match death {
         Death::Killed { signal } => ("killed", Some(signal)),
         Death::Exited { code } => ("exited", Some(code)),
@@ -152,7 +152,7 @@ const fn of_death(death: Death) -> (&'static str, Option<i32>) {
 }
 
 /// How the lister ended.
-fn in_words(death: Death) -> String {
+pub fn in_words(death: Death) -> String {
     match death {
         Death::Killed { signal: 9 } => {
             "the lister was killed by signal 9, perhaps because the machine has no more memory".to_owned()
@@ -165,7 +165,7 @@ fn in_words(death: Death) -> String {
 }
 
 /// What is missing of a volume.
-fn volume_line(volume: &ListedVolume) -> Option<String> {
+pub fn volume_line(volume: &ListedVolume) -> Option<String> {
     let why = match &volume.listing {
         Listing::Whole => return None,
         Listing::Partly(problems) => {
@@ -179,7 +179,7 @@ fn volume_line(volume: &ListedVolume) -> Option<String> {
 }
 
 /// The first of some sentences, and how many there are more; `None` if there are none.
-fn problems_line(problems: &[String]) -> Option<String> {
+pub fn problems_line(problems: &[String]) -> Option<String> {
     let first = OneLine(problems.first()?);
     Some(match problems.len() - 1 {
         0 => first.to_string(),

@@ -16,6 +16,7 @@ use cheetah_search::{
 use cheetah_source::search::{inside, known};
 
 use super::places::{self, FilesShown};
+use super::rules::RulesShown;
 use crate::answers::search as answers;
 use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
@@ -102,6 +103,8 @@ pub struct Shown<'a> {
     pub carved: Option<Counts>,
     /// The files in which hits lie, if they were listed.
     pub files: Option<FilesShown<'a>>,
+    /// What became of the files on which rules were tried, if there are rules.
+    pub rules: Option<RulesShown<'a>>,
 }
 
 impl Shown<'_> {
@@ -123,7 +126,7 @@ impl Shown<'_> {
                 invalid: counts.invalid,
                 unreadable: counts.unreadable,
             }),
-            complete: self.outcome.coverage().is_whole(),
+            complete: self.is_whole(),
             files: self.files.as_ref().map(FilesShown::answer),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
@@ -147,6 +150,7 @@ impl Shown<'_> {
             }),
             out: self.out.map(path_to_text),
             patterns: patterns.collect(),
+            rules: self.rules.as_ref().map(RulesShown::answer),
             searched_bytes: self.bytes(State::Read),
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
@@ -165,10 +169,11 @@ impl Shown<'_> {
             hits => format!("{hits} hits"),
         };
         let size = Size(self.outcome.coverage().size());
-        let place = match (self.outcome.coverage().is_whole(), self.is_partly_searched()) {
-            (true, false) => format!("in all {size}"),
-            (true, true) => format!("so far in {size}; not all that it holds was searched"),
-            (false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
+        let place = match (self.rules, self.is_whole(), self.is_partly_searched()) {
+            (Some(rules), ..) => rules.place(),
+            (None, true, false) => format!("in all {size}"),
+            (None, true, true) => format!("so far in {size}; not all that it holds was searched"),
+            (None, false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
         };
         let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
         lines.extend(self.pattern_lines());
@@ -183,6 +188,7 @@ impl Shown<'_> {
         lines.extend(self.inside.map(inside_line));
         lines.extend(self.carved.map(carved_line));
         lines.extend(self.files.iter().flat_map(FilesShown::lines));
+        lines.extend(self.rules.into_iter().flat_map(RulesShown::lines));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
     }
@@ -193,6 +199,16 @@ impl Shown<'_> {
         let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
         let across = self.files.as_ref().and_then(|files| files.across).map_or(0, |counts| counts.left_out);
         inside > 0 || across > 0 || !self.outcome.truncated().is_empty()
+    }
+
+    /// Whether all was searched, and rules, if there are any, were tried on every file.
+    pub fn is_whole(&self) -> bool {
+        self.is_covered() && self.rules.is_none_or(RulesShown::is_whole)
+    }
+
+    /// Whether every byte was searched, if bytes are searched.
+    fn is_covered(&self) -> bool {
+        self.outcome.coverage().is_whole() || self.rules.is_some_and(|rules| !rules.is_searched())
     }
 
     /// The patterns with the most hits.
@@ -212,7 +228,10 @@ impl Shown<'_> {
     /// The failure of a search that did not come to its end.
     pub fn unfinished(&self, failure: Failure) -> Failure {
         let (searched, size) = (Size(self.bytes(State::Read)), Size(self.outcome.coverage().size()));
-        let what = format!("{}, after {searched} of {size} were searched", failure.message);
+        let what = match self.rules.filter(|_| self.is_covered()) {
+            Some(rules) => format!("{}, after the rules were tried on {} files", failure.message, rules.files()),
+            None => format!("{}, after {searched} of {size} were searched", failure.message),
+        };
         let Some(out) = self.out else {
             let message = format!("{what}; run it again to search all");
             return Failure { message, ..failure }.while_doing(self.source);
@@ -228,7 +247,10 @@ impl Shown<'_> {
     /// Fails if part of the source was not searched.
     pub fn complete(&self) -> Result<()> {
         let coverage = self.outcome.coverage();
-        if coverage.is_whole() {
+        if let Some(rules) = self.rules.filter(|rules| !rules.is_whole()) {
+            return rules.complete(self.source);
+        }
+        if self.is_covered() {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
             let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
             // What a source says of its own end is shown, and decides nothing.
@@ -321,6 +343,7 @@ fn pattern(pattern: &Pattern, hits: u64) -> Option<answers::Pattern<'_>> {
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
+        PatternKind::Rule => "rule",
         PatternKind::Compressed | PatternKind::Block => return None,
     };
     let encodings = pattern.encodings.iter().map(|encoding| encoding.name()).collect();

@@ -106,6 +106,14 @@ impl Lister {
         }
     }
 
+    /// Waits for its next message, if there is no source that it could read.
+    pub async fn next_alone(&mut self) -> Result<Said> {
+        match self.message().await? {
+            Said::Message(Message::Read(..)) => Ok(Said::Died(self.malformed().await?)),
+            said => Ok(said),
+        }
+    }
+
     async fn message(&mut self) -> Result<Said> {
         self.line.clear();
         let mut limited = (&mut self.from).take(LINE_BYTES_MAX);

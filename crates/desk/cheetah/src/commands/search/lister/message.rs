@@ -13,12 +13,42 @@ pub struct Begin<'a, Stack: Serialize, Unlocked: Serialize> {
     pub locked: &'a [String],
     /// Whether the source is on this machine.
     pub near: bool,
+    /// Rules that are tried on the files, which are not listed then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<&'a TryRules<'a>>,
     /// The size of a sector in bytes, if it is known.
     pub sector_size: Option<u32>,
     /// The size of the source in bytes.
     pub size: u64,
     /// What keys opened.
     pub unlocked: &'a Unlocked,
+}
+
+/// Rules that are to be divided.
+#[derive(Debug, Serialize)]
+pub struct SplitRules<'a> {
+    /// The name and the text of each file.
+    pub split: &'a [(String, String)],
+}
+
+/// Rules that are to be tried on files.
+#[derive(Debug, Serialize)]
+pub struct TryRules<'a> {
+    /// The name and the text of each file.
+    pub files: &'a [(String, String)],
+    /// Where their atoms are; `None` if these were not searched for, and every file is read.
+    pub searched: Option<&'a AtomPlaces>,
+}
+
+/// Where atoms of rules were found.
+#[derive(Debug, Serialize)]
+pub struct AtomPlaces {
+    /// The blocks that have a byte of one, in order.
+    pub blocks: Vec<u64>,
+    /// Offset and length of the ranges that were not searched, in order.
+    pub gaps: Vec<(u64, u64)>,
+    /// A block has two to the power of this many bytes.
+    pub shift: u32,
 }
 
 /// What the lister says.
@@ -47,6 +77,77 @@ pub enum Message {
     Done(VolumeDone),
     /// All volumes are listed.
     End(bool),
+    /// Why rules do not compile.
+    Refused(String),
+    /// Whether the case of letters in atoms is ignored.
+    IgnoreCase(bool),
+    /// Atoms of rules, as words in windows-1252.
+    Atoms(Vec<String>),
+    /// Rules without atoms: the name of the file, that of the rule, if it is not all of the file, and why.
+    Central(Vec<(String, Option<String>, String)>),
+    /// Rules: the name of the file, and their own.
+    Names(Vec<(String, String)>),
+    /// A match of a rule.
+    Match(Box<MatchFound>),
+    /// A file on which rules were not tried, or not to its end.
+    Untried(UntriedFound),
+    /// What became of files since this was said the last time.
+    Tried(TriedFound),
+}
+
+/// A match of a rule in a file.
+#[derive(Debug, Deserialize)]
+pub struct MatchFound {
+    /// The name of the rule.
+    pub rule: String,
+    /// The name of its file.
+    pub file: String,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// The identifier of the string that matches; none if the condition holds without one.
+    pub string: Option<String>,
+    /// The offset in the file.
+    pub file_offset: Option<u64>,
+    /// The offset in the source, if the content lies there as it is read.
+    pub offset: Option<u64>,
+    /// The length in bytes.
+    pub len: u64,
+    /// The first bytes, in hexadecimal digits.
+    pub content: String,
+    /// Whether it is UTF-16.
+    pub wide: bool,
+    /// The number of the volume.
+    pub volume: u32,
+    /// The path in the volume.
+    pub path: String,
+    /// Whether the file is deleted.
+    pub deleted: bool,
+}
+
+/// A file on which rules were not tried, or not to its end.
+#[derive(Debug, Clone, Deserialize)]
+pub struct UntriedFound {
+    /// The number of the volume.
+    pub volume: u32,
+    /// The path in the volume.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What became of files.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct TriedFound {
+    /// Files on which rules were tried.
+    pub tried: u64,
+    /// Files in which no atom of the rules is.
+    pub without_atoms: u64,
+    /// Deleted files whose content is another file's now, and files that name no content.
+    pub skipped: u64,
+    /// Files that are so large that rules were tried on pieces of them.
+    pub in_pieces: u64,
+    /// How often a rule has more matches in a file than are listed.
+    pub cut: u64,
 }
 
 /// A volume.
@@ -112,6 +213,15 @@ mod tests {
             r#"{"free":[[0,4],[5,1]]}"#,
             r#"{"done":{"number":0,"problems":[]}}"#,
             r#"{"end":true}"#,
+            r#"{"refused":"a.yar: these YARA rules do not compile"}"#,
+            r#"{"ignore_case":false}"#,
+            r#"{"atoms":["This program","\u0081\u00ff"]}"#,
+            r#"{"central":[["a.yar","Large","condition"],["b.yar",null,"not-parsed"]]}"#,
+            r#"{"names":[["a.yar","Dropper"]]}"#,
+            r#"{"match":{"rule":"Dropper","file":"a.yar","tags":["pe"],"string":"$mz","file_offset":0,"offset":512,"len":2,"content":"4d5a","wide":false,"volume":0,"path":"/a","deleted":false}}"#,
+            r#"{"match":{"rule":"Large","file":"a.yar","tags":[],"string":null,"file_offset":null,"offset":null,"len":0,"content":"","wide":false,"volume":0,"path":"/a","deleted":true}}"#,
+            r#"{"untried":{"volume":0,"path":"/a","why":"the disk has a bad sector"}}"#,
+            r#"{"tried":{"tried":2,"without_atoms":9,"skipped":1,"in_pieces":0,"cut":0}}"#,
         ];
         for message in messages {
             serde_json::from_str::<Message>(message).unwrap_or_else(|error| panic!("{message}: {error}"));

@@ -13,15 +13,18 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_search::{FileRun, NewFile, PlaceLimits, Places, PlacesBuilder};
 use cheetah_source::OpenedSource;
 
-pub use self::child::Death;
-use self::child::{Lister, MODULE, SILENCE_MAX, Said};
-use self::message::{Begin, FileFound, Message, VolumeFound};
+use self::child::MODULE;
+pub use self::child::{Death, Lister, SILENCE_MAX, Said};
+pub use self::message::{AtomPlaces, MatchFound, Message, SplitRules, TriedFound, TryRules, UntriedFound};
+use self::message::{Begin, FileFound, VolumeFound};
 use crate::commands::python::Verb;
 use crate::failure::{Context as _, Result};
 use crate::os::{self, Feature};
 
 /// What runs in Python.
-const VERB: Verb = Verb { name: "search --files", module: MODULE, packages: &["pytsk3", "pyarrow", "numpy"] };
+pub static FILES: Verb = Verb { name: "search --files", module: MODULE, packages: &["pytsk3", "pyarrow", "numpy"] };
+pub static RULES: Verb =
+    Verb { name: "search --yara", module: MODULE, packages: &["pytsk3", "pyarrow", "numpy", "yara_x"] };
 /// The most volumes, and sentences about each, that are kept.
 const VOLUMES_MAX: usize = 1000;
 const PROBLEMS_MAX: usize = 20;
@@ -78,15 +81,25 @@ impl Listed {
     }
 }
 
-/// Finds the Python that lists files.
-pub async fn python() -> Result<OsString> {
+/// Finds the Python for this.
+pub async fn python(verb: &'static Verb) -> Result<OsString> {
     os::offers(Feature::Python)?;
-    let looking = tokio::task::spawn_blocking(|| VERB.usable());
+    let looking = tokio::task::spawn_blocking(move || verb.usable());
     Ok(looking.await.context("cannot look for Python")??)
 }
 
 /// Lists the files of a source.
 pub async fn list(opened: &OpenedSource, python: &OsStr) -> Result<Listed> {
+    walk(opened, (python, None), |message| Ok(Some(message))).await
+}
+
+/// Walks the files of a source: lists them, or tries rules on them. `also` takes messages, and returns those that are about volumes and
+/// files.
+pub async fn walk(
+    opened: &OpenedSource,
+    (python, rules): (&OsStr, Option<&TryRules<'_>>),
+    mut also: impl FnMut(Message) -> Result<Option<Message>>,
+) -> Result<Listed> {
     let device = opened.decrypted()?;
     let unlocked = opened.stack.unlocked.as_ref().map(|unlocked| unlocked.outcome());
     let locked = unlocked.as_ref().map(|outcome| outcome.failures()).unwrap_or_default();
@@ -99,13 +112,14 @@ pub async fn list(opened: &OpenedSource, python: &OsStr) -> Result<Listed> {
             logical: &opened.stack.outcome(),
             locked: &locked,
             near: opened.is_here(),
+            rules,
             sector_size: opened.identity.sector_size,
             size,
             unlocked: &unlocked,
         };
         let begin = serde_json::to_vec(&begin).context("cannot describe the source to what lists files")?;
         let lister = Lister::start(python, &begin, SILENCE_MAX).await?;
-        let Some(death) = listed(lister, &device, &mut taken).await? else { break };
+        let Some(death) = listed(lister, &device, (&mut taken, &mut also)).await? else { break };
         match taken.current.take() {
             // Each volume is tried once, so this ends.
             Some(number) if number >= first => {
@@ -122,13 +136,18 @@ pub async fn list(opened: &OpenedSource, python: &OsStr) -> Result<Listed> {
 }
 
 /// Takes what a lister says. Returns how it ended, if that was before its end.
-async fn listed(mut lister: Lister, device: &DynDevice, taken: &mut Taken) -> Result<Option<Death>> {
+async fn listed(
+    mut lister: Lister,
+    device: &DynDevice,
+    (taken, also): (&mut Taken, &mut impl FnMut(Message) -> Result<Option<Message>>),
+) -> Result<Option<Death>> {
     loop {
         let message = match lister.next(device).await? {
             Said::Message(Message::End(true)) => return Ok(None),
             Said::Message(message) => message,
             Said::Died(death) => return Ok(Some(death)),
         };
+        let Some(message) = also(message)? else { continue };
         if !taken.take(message) {
             return Ok(Some(lister.malformed().await?));
         }

@@ -17,7 +17,7 @@ pub fn by_pattern(answer: &Answer<'_>) -> Markup {
     let mut patterns: Vec<&Pattern<'_>> = answer.patterns.iter().filter(|pattern| pattern.hits > 0).collect();
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.hits));
     let more = patterns.len().saturating_sub(PATTERNS_SHOWN_MAX);
-    let unwritable = answer.patterns.iter().filter(|pattern| pattern.encodings.is_empty()).count();
+    let unwritable = answer.patterns.iter().filter(|pattern| !is_searched(pattern)).count();
     html! {
         section {
             (section(2, "patterns", "Hits by pattern"))
@@ -51,9 +51,14 @@ pub fn by_pattern(answer: &Answer<'_>) -> Markup {
     }
 }
 
+/// Whether a pattern can be written in an encoding that was chosen. Rules have none.
+fn is_searched(pattern: &Pattern<'_>) -> bool {
+    pattern.kind == "rule" || !pattern.encodings.is_empty()
+}
+
 /// The patterns that were searched for and not found.
 fn without_hits(answer: &Answer<'_>) -> Markup {
-    let without = answer.patterns.iter().filter(|pattern| pattern.hits == 0 && !pattern.encodings.is_empty());
+    let without = answer.patterns.iter().filter(|pattern| pattern.hits == 0 && is_searched(pattern));
     let number = without.clone().count();
     let more = number.saturating_sub(PATTERNS_SHOWN_MAX);
     html! {
@@ -75,6 +80,7 @@ fn kind(kind: &'static str) -> &'static str {
         "regex" => "regular expression",
         "find" => "kind of data",
         "header" => "header of files",
+        "rule" => "YARA rule",
         kind => kind,
     }
 }

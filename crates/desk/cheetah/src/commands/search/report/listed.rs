@@ -36,8 +36,6 @@ pub fn listed(files: &Files<'_>) -> Markup {
         ]),
         None => rows.push(("Joints of fragments that were searched: the search did not come to them", 0)),
     }
-    let partly: Vec<_> = files.volumes.iter().filter(|volume| volume.listing != "whole").collect();
-    let more = partly.len().saturating_sub(VOLUMES_SHOWN_MAX);
     html! {
         (numbers("Files in which hits lie", &rows))
         @if files.lister.is_some() {
@@ -46,6 +44,15 @@ pub fn listed(files: &Files<'_>) -> Markup {
         @if !files.problems.is_empty() {
             ul class="gaps" { @for problem in files.problems { li { "Volumes may be missing: " (evidence(problem)) } } }
         }
+        (partly(&files.volumes))
+    }
+}
+
+/// The volumes that were not listed, or not as a whole.
+pub fn partly(volumes: &[ListedVolume<'_>]) -> Markup {
+    let partly: Vec<_> = volumes.iter().filter(|volume| volume.listing != "whole").collect();
+    let more = partly.len().saturating_sub(VOLUMES_SHOWN_MAX);
+    html! {
         @if !partly.is_empty() {
             ul class="gaps" {
                 @for volume in partly.iter().take(VOLUMES_SHOWN_MAX) { li { (missing(volume)) } }

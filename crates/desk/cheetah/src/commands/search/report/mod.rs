@@ -7,6 +7,7 @@ mod common;
 mod evidence;
 mod hits;
 mod listed;
+mod rules;
 mod samples;
 mod sections;
 mod told;
@@ -120,14 +121,16 @@ fn header(told: &Told<'_>, verdict: Verdict) -> Markup {
                 @for doubt in &about.doubts {
                     div class="wide" { dt { "In doubt" } dd { strong { (evidence(doubt)) } } }
                 }
-                div { dt { "Encodings" } dd { (evidence(&about.encodings.join(", "))) } }
-                div { dt { "Case of letters" } dd { @if about.ignore_case { "ignored" } @else { "respected" } } }
-                div { dt { "Context" } dd { (about.context_bytes) " bytes before and after each hit" } }
+                @if answer.rules.is_none() {
+                    div { dt { "Encodings" } dd { (evidence(&about.encodings.join(", "))) } }
+                    div { dt { "Case of letters" } dd { @if about.ignore_case { "ignored" } @else { "respected" } } }
+                    div { dt { "Context" } dd { (about.context_bytes) " bytes before and after each hit" } }
+                }
                 div { dt { "Made with" } dd { "Cheetah " (env!("CARGO_PKG_VERSION")) } }
             }
             div class="verdict" role="region" aria-label="Verdict" {
                 p class="verdict-headline" { (headline(answer, verdict)) }
-                p { (sentence(verdict)) }
+                p { (sentence(answer, verdict)) }
             }
             nav aria-label="Contents" {
                 ol class="contents" {
@@ -150,6 +153,13 @@ fn headline(answer: &Answer<'_>, verdict: Verdict) -> String {
         hits => format!("{} hits", count(hits)),
     };
     let size = Size(answer.size_bytes);
+    if let Some(rules) = &answer.rules {
+        let files = count(rules.files.saturating_add(rules.without_atoms));
+        return match answer.complete {
+            true => format!("{hits} of rules in all {files} files"),
+            false => format!("{hits} of rules in the {files} files on which they were tried"),
+        };
+    }
     match answer.complete {
         true if verdict == Verdict::Whole => format!("{hits} in all {size}"),
         true => format!("{hits} so far in {size}; not all that it holds was searched"),
@@ -157,8 +167,11 @@ fn headline(answer: &Answer<'_>, verdict: Verdict) -> String {
     }
 }
 
-const fn sentence(verdict: Verdict) -> &'static str {
+fn sentence(answer: &Answer<'_>, verdict: Verdict) -> &'static str {
     match verdict {
+        Verdict::Whole if answer.rules.is_some() => {
+            "The rules were tried on every file, and on nothing that lies in no file."
+        }
         Verdict::Whole => "Every byte of the source was searched.",
         Verdict::Gaps => "Nothing is known of what was not searched. Section 1 lists it.",
         Verdict::Stopped => "The search was stopped, or the source failed. Nothing is known of what was not searched.",

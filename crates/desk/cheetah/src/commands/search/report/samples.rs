@@ -52,14 +52,27 @@ impl Samples {
         let position = search.position(row.hit);
         let is_cut = position.is_none() && short.room_bytes() < row.hit.room_bytes();
         self.by_pattern.entry(row.hit.pattern).or_default().push(Sample {
-            place: row.inside.map_or_else(|| row.offset.to_string(), |inside| format!("{}-{inside}", row.offset)),
-            len: row.hit.len(),
+            place: place(row),
+            len: row.len(),
             encoding: row.hit.encoding.name(),
             context: position.unwrap_or_else(|| short.context()),
             is_cut,
             node: row.node.map(|node| node.name.clone()),
         });
         self.taken += 1;
+    }
+}
+
+/// Where a hit lies: its offset, and the way from there into compressed data; of a match of a rule, also its file.
+fn place(row: &Row<'_>) -> String {
+    match (row.rule, row.inside) {
+        (None, None) => row.offset.to_string(),
+        (None, Some(inside)) => format!("{}-{inside}", row.offset),
+        (Some(rule), _) => {
+            let offset = rule.offset.map(|offset| offset.to_string());
+            let path = row.place.and_then(|place| place.place.path).map(str::to_owned);
+            [offset, path].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use super::common::{count, numbers, section};
 use super::evidence::evidence;
 use super::listed::listed;
+use super::rules::tried;
 use super::told::Told;
 use crate::answers::search::{Carved, Inside, Known, Search as Answer};
 use crate::commands::search::show::limit_clause;
@@ -21,9 +22,12 @@ pub fn coverage(told: &Told<'_>) -> Markup {
     html! {
         section {
             (section(1, "coverage", "What was searched, and what was not"))
-            (states(answer))
-            (gaps(answer))
+            @if answer.rules.as_ref().is_none_or(|rules| rules.searched) {
+                (states(answer))
+                (gaps(answer))
+            }
             @if !answer.truncated.is_empty() { (truncated(answer)) }
+            @if let Some(rules) = &answer.rules { (tried(rules)) }
             @if let Some(work) = answer.at_nodes { (at_nodes(work)) }
             @if let Some(inside) = &answer.inside { (compressed(inside)) }
             @if let Some(files) = &answer.files { (listed(files)) }

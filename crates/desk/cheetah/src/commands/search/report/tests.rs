@@ -43,6 +43,7 @@ fn answer(hits: u64) -> Answer<'static> {
         known: None,
         out: None,
         patterns: vec![pattern(HOSTILE, hits), pattern("none", 0)],
+        rules: None,
         searched_bytes: 4096,
         size_bytes: 4096,
         source: HOSTILE,

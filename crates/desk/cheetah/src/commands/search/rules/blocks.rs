@@ -1,0 +1,97 @@
+//! Where atoms of rules were found. Blocks become larger if there are too many, so that more files seem to have an atom than do, and
+//! never fewer.
+
+use cheetah_device::Coverage;
+use cheetah_device::coverage::State;
+use cheetah_search::{Batch, Hit};
+
+use super::super::lister::AtomPlaces;
+
+/// A block has at least two to the power of this many bytes: a sector.
+const SHIFT: u32 = 9;
+/// The maximum number of blocks, which take 32 MiB.
+const BLOCKS_MAX: usize = 1 << 22;
+
+/// The blocks that have a byte of an atom, in order.
+pub struct Blocks {
+    shift: u32,
+    blocks: Vec<u64>,
+}
+
+impl Blocks {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { shift: SHIFT, blocks: Vec::new() }
+    }
+
+    /// Takes the hits out of a batch: atoms are no results.
+    pub fn take(&mut self, batch: &mut Batch) {
+        for hit in batch.hits.drain(..) {
+            self.add(&hit);
+        }
+    }
+
+    fn add(&mut self, hit: &Hit) {
+        let last = hit.offset.saturating_add(hit.len().saturating_sub(1));
+        for block in hit.offset >> self.shift..=last >> self.shift {
+            match self.blocks.last() {
+                Some(last) if *last >= block => {
+                    if let Err(at) = self.blocks.binary_search(&block) {
+                        self.blocks.insert(at, block);
+                    }
+                }
+                _ => self.blocks.push(block),
+            }
+        }
+        while self.blocks.len() > BLOCKS_MAX {
+            self.shift += 1;
+            self.blocks.iter_mut().for_each(|block| *block >>= 1);
+            self.blocks.dedup();
+        }
+    }
+
+    /// The places for what tries the rules: every file that lies in part where nothing was searched is read.
+    pub fn places(self, coverage: &Coverage) -> AtomPlaces {
+        let gaps = [State::Unread, State::Unreadable].into_iter().flat_map(|state| coverage.in_state(state));
+        let mut gaps: Vec<_> = gaps.map(|gap| (gap.offset, gap.len)).collect();
+        gaps.sort_unstable();
+        AtomPlaces { blocks: self.blocks, gaps, shift: self.shift }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_device::ByteRange;
+
+    use super::*;
+
+    fn hit(offset: u64, len: usize) -> Hit {
+        let encoding = "windows-1252".parse().unwrap();
+        Hit { offset, pattern: 0, encoding, bytes: vec![b'x'; len], before: Vec::new(), after: Vec::new() }
+    }
+
+    #[test]
+    fn each_block_with_a_byte_of_an_atom_is_there_once_and_what_was_not_searched_is_a_gap() {
+        let mut blocks = Blocks::new();
+        for (offset, len) in [(0, 4), (510, 4), (511, 4), (4096, 32), (4600, 32)] {
+            blocks.add(&hit(offset, len));
+        }
+        let mut coverage = Coverage::new(8192);
+        coverage.set(ByteRange::new(0, 8192), State::Read);
+        coverage.set(ByteRange::new(512, 512), State::Unreadable);
+        coverage.set(ByteRange::new(0, 512), State::Unread);
+        let places = blocks.places(&coverage);
+        assert_eq!((places.shift, places.blocks), (9, vec![0, 1, 8, 9]));
+        assert_eq!(places.gaps, [(0, 512), (512, 512)]);
+    }
+
+    #[test]
+    fn blocks_become_larger_if_there_are_too_many() {
+        let mut blocks = Blocks::new();
+        blocks.blocks = (0..BLOCKS_MAX as u64).map(|block| 2 * block).collect();
+        blocks.add(&hit(3 << SHIFT, 4));
+        assert_eq!(blocks.shift, SHIFT + 1);
+        assert_eq!(blocks.blocks.len(), BLOCKS_MAX);
+        assert_eq!(blocks.blocks[..3], [0, 1, 2]);
+    }
+}

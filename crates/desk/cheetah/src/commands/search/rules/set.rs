@@ -1,0 +1,218 @@
+//! YARA rules, as they were read and divided: into atoms, which are searched where the bytes lie, and rules that have none.
+//!
+//! The process that tries rules divides them, so that there is one engine of them.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use cheetah_search::{Order, Search, TextEncoding, WORDS_MAX};
+use sha2::{Digest as _, Sha256};
+
+use super::super::lister::{self, Lister, Message, SILENCE_MAX, Said, SplitRules};
+use super::super::places::in_words;
+use crate::answers::search::CentralRule;
+use crate::failure::{Context as _, Failure, Result};
+use crate::signals::Stop;
+
+/// The maximum size of all files of rules, in bytes.
+const FILES_BYTES_MAX: u64 = 64 << 20;
+/// The maximum number of rules.
+const RULES_MAX: usize = 1_000_000;
+/// The encoding in which atoms are searched: each byte is a character of it.
+const ENCODING: &str = "windows-1252";
+
+/// Rules.
+pub struct RuleSet {
+    /// What tries them.
+    pub python: OsString,
+    /// The name and the text of each file.
+    pub files: Vec<(String, String)>,
+    /// The rules without atoms.
+    pub central: Vec<CentralRule>,
+    /// The digest of the files.
+    pub digest: String,
+    /// The atoms, as words.
+    pub atoms: Vec<String>,
+    ignore_case: bool,
+    /// The rules: the name of the file, and their own.
+    names: Vec<(String, String)>,
+}
+
+impl RuleSet {
+    /// Reads the files, and divides the rules in them; `None` if there are no files.
+    pub async fn read(paths: &[PathBuf], stop: &mut Stop) -> Result<Option<Self>> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let python = lister::python(&lister::RULES).await?;
+        let files = texts(paths)?;
+        let mut set = Self {
+            python: OsString::new(),
+            digest: digest(&files),
+            files,
+            central: Vec::new(),
+            atoms: Vec::new(),
+            ignore_case: false,
+            names: Vec::new(),
+        };
+        stop.unless("dividing the rules", set.divide(&python)).await?;
+        Ok(Some(Self { python, ..set }))
+    }
+
+    async fn divide(&mut self, python: &OsStr) -> Result<()> {
+        let begin = SplitRules { split: &self.files };
+        let begin = serde_json::to_vec(&begin).context("cannot hand the rules to what divides them")?;
+        let mut lister = Lister::start(python, &begin, SILENCE_MAX).await?;
+        loop {
+            let message = match lister.next_alone().await? {
+                Said::Message(Message::End(true)) => return Ok(()),
+                Said::Message(message) => message,
+                Said::Died(death) => return Err(not_divided(&in_words(death))),
+            };
+            if !self.take(message)? {
+                return Err(not_divided(&in_words(lister.malformed().await?)));
+            }
+        }
+    }
+
+    /// Takes a message. Returns false if it makes no sense.
+    fn take(&mut self, message: Message) -> Result<bool> {
+        match message {
+            // The compiler's sentence has several lines.
+            Message::Refused(why) => {
+                return Err(Failure::misused(why.split_whitespace().collect::<Vec<_>>().join(" ")));
+            }
+            Message::IgnoreCase(ignore_case) => self.ignore_case = ignore_case,
+            Message::Atoms(atoms) => self.atoms.extend(atoms),
+            Message::Names(names) => self.names.extend(names),
+            Message::Central(rules) => {
+                self.central.extend(rules.into_iter().map(|(file, rule, why)| CentralRule { file, rule, why }));
+            }
+            _ => return Ok(false),
+        }
+        Ok(self.atoms.len() <= WORDS_MAX && self.names.len().max(self.central.len()) <= RULES_MAX)
+    }
+
+    /// Whether atoms are searched for. If a rule has none, it is tried on every file, and so are the others.
+    pub fn is_searched(&self) -> bool {
+        self.central.is_empty() && !self.atoms.is_empty()
+    }
+
+    /// The order of a search for the atoms, which asks for nothing if none are searched for.
+    pub fn order(&self) -> Result<Order> {
+        if !self.is_searched() {
+            return Ok(Order::default());
+        }
+        let encoding = ENCODING.parse::<TextEncoding>().map_err(Failure::failed)?;
+        Ok(Order {
+            words: self.atoms.clone(),
+            encodings: vec![encoding],
+            ignore_case: self.ignore_case,
+            ..Order::default()
+        })
+    }
+
+    /// What names the matches of the rules.
+    pub fn named(&self) -> Named {
+        let search = Search::of_rules(self.names.iter().map(|(_, rule)| rule.clone()));
+        let numbers = self.names.iter().enumerate();
+        Named { search, numbers: numbers.map(|(number, name)| (name.clone(), number)).collect() }
+    }
+}
+
+/// The rules as patterns of a search.
+pub struct Named {
+    /// The patterns.
+    pub search: Search,
+    numbers: HashMap<(String, String), usize>,
+}
+
+impl Named {
+    /// The number of the pattern of a rule in a file.
+    pub fn number(&self, file: &str, rule: &str) -> Option<usize> {
+        self.numbers.get(&(file.to_owned(), rule.to_owned())).copied()
+    }
+}
+
+fn not_divided(why: &str) -> Failure {
+    Failure::failed(format!("the rules could not be divided: {why}"))
+}
+
+/// The names and the texts of files.
+fn texts(paths: &[PathBuf]) -> Result<Vec<(String, String)>> {
+    let mut left_bytes = FILES_BYTES_MAX;
+    let mut texts = Vec::with_capacity(paths.len());
+    for path in paths {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(left_bytes + 1).read_to_end(&mut bytes));
+        read.context(format_args!("cannot read {}", path.display()))?;
+        left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
+            Failure::misused(format!("the rules up to {} are too large: divide them", path.display()))
+        })?;
+        let name = path.file_name().unwrap_or(Path::new("").as_os_str()).to_string_lossy().into_owned();
+        texts.push((name, String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    Ok(texts)
+}
+
+/// The SHA-256 of the files, in hexadecimal digits.
+fn digest(files: &[(String, String)]) -> String {
+    let mut hasher = Sha256::new();
+    for text in files.iter().flat_map(|(name, text)| [name, text]) {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(messages: &[&str]) -> (RuleSet, bool) {
+        let mut set = RuleSet {
+            python: OsString::new(),
+            files: Vec::new(),
+            central: Vec::new(),
+            digest: String::new(),
+            atoms: Vec::new(),
+            ignore_case: false,
+            names: Vec::new(),
+        };
+        let makes_sense =
+            messages.iter().all(|message| set.take(serde_json::from_str(message).unwrap()).unwrap_or(false));
+        (set, makes_sense)
+    }
+
+    #[test]
+    fn atoms_are_searched_for_unless_a_rule_has_none() {
+        const ATOMS: &str = r#"{"atoms":["This program","\u0081word"]}"#;
+        let (split, makes_sense) = set(&[r#"{"ignore_case":true}"#, ATOMS, r#"{"names":[["a.yar","Dropper"]]}"#]);
+        assert!(makes_sense && split.is_searched());
+        let order = split.order().unwrap();
+        assert!(order.ignore_case && order.words.len() == 2 && Search::new(&order).is_ok());
+        assert_eq!(split.named().number("a.yar", "Dropper"), Some(0));
+        assert_eq!(split.named().number("b.yar", "Dropper"), None);
+        let (central, _) = set(&[ATOMS, r#"{"central":[["a.yar","Large","condition"]]}"#]);
+        assert!(!central.is_searched() && central.order().unwrap() == Order::default());
+        assert!(!set(&[]).0.is_searched());
+    }
+
+    #[test]
+    fn rules_that_do_not_compile_and_messages_about_files_are_refused() {
+        assert!(!set(&[r#"{"refused":"a.yar: these YARA rules do not compile"}"#]).1);
+        assert!(!set(&[r#"{"begin":0}"#]).1);
+    }
+
+    #[test]
+    fn files_with_the_same_text_divided_otherwise_have_another_digest() {
+        let of = |files: &[(&str, &str)]| {
+            digest(&files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect::<Vec<_>>())
+        };
+        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
+        assert_eq!(of(&[("a", "bc")]).len(), 64);
+    }
+}

@@ -1,0 +1,280 @@
+"""Trying YARA rules on the files of a source: see `cheetah.Device.search`."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cheetah.search import Coverage
+
+if TYPE_CHECKING:
+    import pyarrow
+
+UNTRIED_MAX = 1000
+"""The files that are named because rules were not tried on all of them."""
+_READ_BYTES_MAX = 16 << 20
+_LINE_BYTES_MAX = 1 << 20
+_HEADER = struct.Struct("<BI")
+# Others may hold secrets, and what the process reads is hostile.
+_ENVIRONMENT = (
+    "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "TMPDIR", "VIRTUAL_ENV",
+)  # fmt: skip
+
+
+class Source(Protocol):
+    """What has the files: a `cheetah.Device`."""
+
+    size: int
+    sector_size: int | None
+    locked: list[str]
+    logical: Any
+    unlocked: Any
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Returns bytes, or raises OSError."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleHit:
+    """A match of a string of a rule in a file; without a string, a file for which the condition holds. `offset` is its offset in the
+    source: None without a string, and if the content is stored otherwise than it is read. `content` has its first 256 bytes. `rules`
+    is the name of the file of the rule, and `state` "allocated" or "deleted"."""
+
+    offset: int | None
+    length: int
+    rule: str
+    rules: str
+    tags: tuple[str, ...]
+    string: str | None
+    content: bytes
+    volume: int
+    path: str
+    state: str
+    file_offset: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class UntriedFile:
+    """A file on which rules were not tried, or not to its end."""
+
+    volume: int
+    path: str
+    why: str
+
+
+@dataclasses.dataclass
+class RuleCoverage:
+    """What became of the files so far. Rules were tried on `tried` files, `in_pieces` of them in pieces of 32 MiB; `without_atoms` files
+    have no atom of the rules. `skipped` files have no content of their own. On `untried_files` files, rules were not tried to the end:
+    `untried` names the first of them. `cut` counts how often a rule has more matches in a file than are returned. `central` are the rules
+    without atoms, as sentences; if there are any, all files are read, and `searched` is None. Otherwise it is what was searched for atoms.
+    `problems` are sentences about files and volumes that may be missing, and `volumes` counts those whose files were listed."""
+
+    tried: int = 0
+    without_atoms: int = 0
+    skipped: int = 0
+    in_pieces: int = 0
+    cut: int = 0
+    untried_files: int = 0
+    untried: list[UntriedFile] = dataclasses.field(default_factory=list)
+    central: tuple[str, ...] = ()
+    searched: Coverage | None = None
+    problems: list[str] = dataclasses.field(default_factory=list)
+    volumes: int = 0
+    finished: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether rules were tried on every file, and every byte was searched for atoms, if these are."""
+        is_searched = self.searched is None or self.searched.complete
+        return self.finished and is_searched and self.volumes > 0 and not self.problems and not self.untried_files
+
+
+class RuleHits(Iterator[RuleHit]):
+    """The matches of rules, file by file. The search goes on as they are taken."""
+
+    def __init__(
+        self, device: Source, rule_files: Iterable[str], at_nodes: bool, lend_key: list[str], workers: int | None
+    ):
+        from cheetah.triage.search import atoms, scan
+
+        self._device = device
+        self._rules = scan.read_rules(rule_files)
+        # Raises ValueError, before anything is read.
+        scan.Engine((), self._rules)
+        self._split = atoms.of_texts(self._rules)
+        self._options = at_nodes, lend_key, workers
+        self._hits = self._all()
+        self.coverage = RuleCoverage(central=tuple(one.sentence() for one in self._split.central))
+        """What became of the files so far: of all, once the last hit was taken."""
+
+    def __next__(self) -> RuleHit:
+        return next(self._hits)
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Returns the hits that were not taken yet as a table. Needs pyarrow."""
+        import pyarrow as pa
+
+        schema = pa.schema(
+            [
+                ("offset", pa.uint64()),
+                ("length", pa.uint64()),
+                ("rule", pa.string()),
+                ("rules", pa.string()),
+                ("tags", pa.list_(pa.string())),
+                ("string", pa.string()),
+                ("content", pa.binary()),
+                ("volume", pa.uint64()),
+                ("path", pa.string()),
+                ("state", pa.string()),
+                ("file_offset", pa.uint64()),
+            ]
+        )
+        return pa.Table.from_pylist([vars(hit) for hit in self], schema)
+
+    def _all(self) -> Iterator[RuleHit]:
+        places = self._first_stage()
+        first: int | None = 0
+        while first is not None:
+            order = self._order(first, places)
+            with _Child(self._device, order) as child:
+                first = yield from self._heard(child, first)
+        self.coverage.finished = True
+
+    def _first_stage(self) -> dict[str, Any] | None:
+        """Searches for atoms; None if all files are read."""
+        from cheetah.triage.search import atom_search
+
+        if self._split.central or not self._split.atoms:
+            return None
+        device: Any = self._device
+        found, self.coverage.searched = atom_search.search(device, self._split, *self._options)
+        return found.places()
+
+    def _order(self, first: int, places: dict[str, Any] | None) -> dict[str, Any]:
+        """Returns what the process is told: to try the rules on the files of volumes from this number on."""
+        device = self._device
+        return {
+            "first": first,
+            "logical": device.logical,
+            "locked": list(device.locked),
+            "near": False,
+            "rules": {"files": self._rules, "searched": places},
+            "sector_size": device.sector_size,
+            "size": device.size,
+            "unlocked": device.unlocked,
+        }
+
+    def _heard(self, child: "_Child", first: int) -> Generator[RuleHit, None, int | None]:
+        """Yields the matches that the process says. Returns the number of the volume with which another one goes on, or None."""
+        current: int | None = None
+        for message in child.messages():
+            ((kind, value),) = message.items()
+            if kind == "end":
+                return None
+            if kind == "begin":
+                current = int(value)
+            elif kind == "match":
+                yield _hit(value)
+            else:
+                self._note(kind, value, first)
+                current = None if kind == "done" else current
+        if current is None or current < first:
+            self.coverage.problems.append("the process that tries rules ended before it had found all volumes")
+            return None
+        self.coverage.problems.append(f"volume {current}: the process that tries rules ended in it")
+        # The Sleuth Kit may crash. Each volume is tried once.
+        return current + 1
+
+    def _note(self, kind: str, value: Any, first: int) -> None:
+        coverage = self.coverage
+        if kind == "tried":
+            for name, more in value.items():
+                setattr(coverage, name, getattr(coverage, name) + more)
+        elif kind == "untried":
+            coverage.untried_files += 1
+            if len(coverage.untried) < UNTRIED_MAX:
+                coverage.untried.append(UntriedFile(value["volume"], value["path"], value["why"]))
+        elif kind == "done":
+            coverage.volumes += not value["problems"]
+            coverage.problems += [f"volume {value['number']}: {why}" for why in value["problems"]]
+        elif kind == "problems" and first == 0:
+            coverage.problems += value
+        elif kind == "volume" and first == 0:
+            coverage.problems += [f"volume {value['number']}: {why}" for why in value["problems"]]
+
+
+def _hit(found: dict[str, Any]) -> RuleHit:
+    return RuleHit(
+        offset=found["offset"],
+        length=found["len"],
+        rule=found["rule"],
+        rules=found["file"],
+        tags=tuple(found["tags"]),
+        string=found["string"],
+        content=bytes.fromhex(found["content"]),
+        volume=found["volume"],
+        path=found["path"],
+        state="deleted" if found["deleted"] else "allocated",
+        file_offset=found["file_offset"],
+    )
+
+
+class _Child:
+    """The process that tries rules, which reads a device through its pipes."""
+
+    def __init__(self, device: Source, order: dict[str, Any]):
+        self._device = device
+        self._order = order
+
+    def __enter__(self) -> "_Child":
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cheetah.places"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        )
+        self._tell(json.dumps(self._order).encode("ascii") + b"\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                # What it was not told no longer matters.
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yields what it says until it ends, and answers what it reads."""
+        assert self._process.stdout is not None
+        while (line := self._process.stdout.readline(_LINE_BYTES_MAX)).endswith(b"\n"):
+            message = json.loads(line)
+            if "read" not in message:
+                yield message
+                continue
+            offset, length = message["read"]
+            if length > _READ_BYTES_MAX:
+                return
+            self._answer(offset, length)
+
+    def _answer(self, offset: int, length: int) -> None:
+        try:
+            failed, content = 0, self._device.pread(offset, length)
+        except (OSError, ValueError) as error:
+            failed, content = 1, str(getattr(error, "strerror", None) or error).encode()
+        self._tell(_HEADER.pack(failed, len(content)) + content)
+
+    def _tell(self, content: bytes) -> None:
+        assert self._process.stdin is not None
+        # If it has died, that is noticed when it says nothing.
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(content)
+            self._process.stdin.flush()

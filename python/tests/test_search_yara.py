@@ -1,0 +1,160 @@
+"""`cheetah search --yara` over real file systems: each match is in the file and in the source where it is said to be."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytsk3
+from conftest import run
+from test_triage_at_nodes import ATOMS, CENTRAL, KINDS, SPLIT, rule
+from test_triage_at_nodes import lending as lending
+from triage_images import made as made
+
+import cheetah
+from cheetah.triage.search import scan
+
+TAGGED = 'rule tagged : one two { strings: $letter = "Dear Sir" $wide = "Dear Sir" wide condition: any of them }\n'
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """A file with rules that all have atoms."""
+    path = tmp_path / "rules.yar"
+    path.write_text(SPLIT + TAGGED)
+    return path
+
+
+def searched(
+    binary: str, image: Path, rules: Path, out: Path, *more: str, code: int = 0
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """The answer and the rows of a search."""
+    command = [binary, "--json", "search", str(image), "--yara", str(rules), "--out", str(out), *more]
+    environment = {**os.environ, "CHEETAH_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    with (out / "hits.csv").open(newline="", encoding="utf-8") as file:
+        return json.loads(done.stdout.splitlines()[0]), list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_match_lies_in_its_file_and_in_the_source_where_it_is_said_to(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
+) -> None:
+    image = made(name)
+    answer, rows = searched(binary, image, rules, tmp_path / "out")
+    assert answer["rules"]["searched"] and answer["complete"], answer
+    assert answer["rules"]["without_atoms"] > 0 and answer["rules"]["untried_files"] == 0
+    assert {row["rule"] for row in rows} >= {"r0"} and len(rows) == answer["hits"]
+    # Only the image of NTFS has a letter.
+    assert {row["tags"] for row in rows if row["rule"] == "tagged"} == ({"one two"} if name == "ntfs" else set())
+    disk, system = image.read_bytes(), pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
+    needles = {f"r{number}": atom for number, atom in enumerate(ATOMS)} | {"tagged": b"Dear Sir"}
+    for row in rows:
+        needle, length = needles[row["rule"]], int(row["length"])
+        if row["offset"]:
+            assert disk[int(row["offset"]) :][:length] == needle, row
+        # The Sleuth Kit does not find these names again.
+        if row["state"] == "allocated" and not set(row["path"]) & set(":^\\"):
+            content = system.open(row["path"]).read_random(int(row["file_offset"]), length)
+            assert content == needle, row
+    assert any(row["offset"] for row in rows)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_rule_without_atoms_has_every_file_read_and_the_other_rules_match_the_same(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
+) -> None:
+    image = made(name)
+    _, some = searched(binary, image, rules, tmp_path / "some")
+    rules.write_text(SPLIT + TAGGED + CENTRAL)
+    answer, rows = searched(binary, image, rules, tmp_path / "all")
+    assert [one["rule"] for one in answer["rules"]["central"]] == ["large"] and not answer["rules"]["searched"]
+    assert [row for row in rows if row["rule"] != "large"] == some
+    large = [row for row in rows if row["rule"] == "large"]
+    assert large and {(row["string"], row["offset"], row["file_offset"]) for row in large} == {("", "", "")}
+
+
+@pytest.mark.parametrize("seal", ["--no-seal", "--seal"])
+def test_a_drive_has_the_rows_of_its_image_whether_nodes_search_or_not(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, lending: str, seal: str
+) -> None:
+    drive, image = tmp_path / "case.drive", made("ext4")
+    run(binary, "create", drive, "--nodes", lending, "--layout", "stripe", seal, "--from", image)
+    _, expected = searched(binary, image, rules, tmp_path / "image")
+    _, here = searched(binary, drive, rules, tmp_path / "here")
+    answer, near = searched(binary, drive, rules, tmp_path / "near", "--at-nodes")
+    assert expected and here == expected and near == expected
+    assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
+
+
+def test_python_returns_what_the_command_writes(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path
+) -> None:
+    image = made("ntfs")
+    answer, rows = searched(binary, image, rules, tmp_path / "out")
+    with cheetah.open(str(image)) as device:
+        hits = device.search(yara=rules)
+        found = list(hits)
+        assert hits.coverage.complete and hits.coverage.tried == answer["rules"]["files"]
+        assert hits.coverage.searched is not None and hits.coverage.searched.complete
+        assert device.search(yara=rules).to_arrow().num_rows == len(found)
+    told = [
+        {
+            "offset": "" if hit.offset is None else str(hit.offset),
+            "rule": hit.rule,
+            "rules": hit.rules,
+            "tags": " ".join(hit.tags),
+            "string": hit.string or "",
+            "path": hit.path,
+            "state": hit.state,
+            "file_offset": str(hit.file_offset),
+        }
+        for hit in found
+    ]
+    assert told == [{name: row[name] for name in told[0]} for row in rows]
+
+
+def test_rules_that_do_not_compile_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    image, rules = tmp_path / "disk.raw", tmp_path / "broken.yar"
+    image.write_bytes(bytes(1 << 20))
+    rules.write_text("rule broken { condition: none_such }")
+    with cheetah.open(str(image)) as device:
+        with pytest.raises(ValueError, match="broken.yar"):
+            device.search(yara=rules)
+        with pytest.raises(ValueError, match="tried alone"):
+            device.search(["word"], yara=rules)  # type: ignore[call-overload]
+
+
+def test_a_source_without_a_file_system_has_no_file_and_is_not_said_to_have_no_hits(
+    binary: str, rules: Path, tmp_path: Path
+) -> None:
+    image = tmp_path / "text.raw"
+    image.write_bytes(b"text " * 200_000 + b"Dear Sir" + b" text" * 200)
+    answer, rows = searched(binary, image, rules, tmp_path / "out", code=3)
+    assert not rows and not answer["complete"] and answer["rules"]["volumes"][0]["listing"] == "unsupported"
+
+
+def test_matches_are_kept_with_their_strings_across_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(scan, "OVERLAP_BYTES", 512)
+    engine = scan.Engine((), [("a.yar", TAGGED + rule("other", b"elsewhere"))], keeps_matches=True)
+    assert engine.rules == [("a.yar", "tagged"), ("a.yar", "other")]
+    content = bytearray(20_000)
+    wide = "Dear Sir".encode("utf-16-le")
+    content[4094 : 4094 + 8] = content[9000:9008] = b"Dear Sir"
+    content[4200 : 4200 + len(wide)] = wide
+    stream = scan.Stream(engine)
+    stream.feed(bytes(content), 0)
+    (hit,) = stream.finish()
+    assert [(match.string, match.offset, match.wide) for match in hit.matches] == [
+        ("$letter", 4094, False),
+        ("$wide", 4200, True),
+        ("$letter", 9000, False),
+    ]
+    assert (hit.file, hit.tags, hit.more_matches) == ("a.yar", ("one", "two"), False)
