@@ -1,7 +1,7 @@
 //! The bytes of patterns.
 
-use crate::memory::GROWING;
 use crate::found::number;
+use crate::memory::GROWING;
 
 /// Patterns, each with a number.
 pub struct Patterns {

@@ -21,9 +21,9 @@ use std::ops::RangeInclusive;
 
 use cheetah_error::Result;
 
-use crate::memory::GROWING;
 use super::patterns::Patterns;
 use crate::found::number;
+use crate::memory::GROWING;
 
 /// The greatest stride: a byte of the table has a bit for each offset of a window.
 const STRIDE_MAX: usize = 8;

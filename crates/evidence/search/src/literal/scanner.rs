@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use cheetah_error::{Error, Result};
 
-use crate::memory::{GROWING, Memory};
 use super::patterns::Patterns;
 use super::sampled::Sampled;
 use crate::found::number;
+use crate::memory::{GROWING, Memory};
 
 /// Up to this many patterns are few.
 const FEW_MAX: usize = 256;
