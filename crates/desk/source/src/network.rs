@@ -83,7 +83,7 @@ async fn unpacked(evidence: Evidence, export: &str, options: &SourceOptions) -> 
     let Evidence { source: Source { device, identity: packed, notes, .. }, wire, inbound, .. } = evidence;
     let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
     let (timeout, connections) = (session.timeout, link.connections);
-    let image = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
+    let image = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order, ..Default::default() };
     let ahead = Prefetch::new(device, PrefetchConfig::default());
     let mut source = cheetah_image::open_behind(ahead, &packed.location, export, None, &image).await?;
     (source.identity.server, source.identity.write_protected) = (packed.server, packed.write_protected);

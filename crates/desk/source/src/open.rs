@@ -29,7 +29,7 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
 }
 
 async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { link, ref session, apply_map, in_order, .. } = *options;
+    let SourceOptions { link, ref session, apply_map, in_order, exclusive, .. } = *options;
     match spec.split_once("://") {
         Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {
             let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
@@ -50,7 +50,7 @@ async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     }
     let connections = link.connections;
     let timeout = session.timeout;
-    let options = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
+    let options = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order, exclusive };
     cheetah_image::open(spec, &options).await.map(Evidence::from)
 }
 

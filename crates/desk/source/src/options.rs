@@ -19,11 +19,13 @@ pub struct SourceOptions {
     pub trust_reconnects: bool,
     /// Whether the source will be read from start to end. Otherwise an image that can only be read so is refused.
     pub in_order: bool,
+    /// Whether the buffer of each read is its reader's alone, to be altered in place, where the source allows that.
+    pub exclusive: bool,
 }
 
 impl SourceOptions {
     /// Maps are applied, reconnects trusted, and the source is read at random.
     pub fn new(link: LinkUse, session: Session) -> Self {
-        Self { link, session, apply_map: true, trust_reconnects: true, in_order: false }
+        Self { link, session, apply_map: true, trust_reconnects: true, in_order: false, exclusive: false }
     }
 }

@@ -21,6 +21,9 @@ pub struct OpenOptions {
     pub apply_map: bool,
     /// Whether the image will be read from start to end. Otherwise a compressed image that can only be read so is refused.
     pub in_order: bool,
+    /// Whether the buffer of each read is its reader's alone, which alters it in place, where the image allows that: to decrypt it. Otherwise
+    /// buffers are reused.
+    pub exclusive: bool,
 }
 
 impl OpenOptions {
@@ -29,9 +32,15 @@ impl OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// 10 s, two connections, maps applied, and read at random.
+    /// 10 s, two connections, maps applied, read at random, and buffers reused.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), connections: Self::CONNECTIONS, apply_map: true, in_order: false }
+        Self {
+            timeout: Duration::from_secs(10),
+            connections: Self::CONNECTIONS,
+            apply_map: true,
+            in_order: false,
+            exclusive: false,
+        }
     }
 }
 

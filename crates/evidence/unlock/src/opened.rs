@@ -153,9 +153,14 @@ impl Opened {
 
 /// The content of whole sectors that begin `offset` bytes after the start of the volume.
 fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
-    // Not truncated: it is in memory, or zeros of a read that was asked for.
-    let mut content = buffers::empty(sealed.len() as usize);
-    let sealed = sealed.into_bytes();
+    let sealed = match sealed.into_bytes().try_into_mut() {
+        Ok(mut alone) => {
+            cipher.decrypt(offset, &mut alone);
+            return alone;
+        }
+        Err(shared) => shared,
+    };
+    let mut content = buffers::empty(sealed.len());
     // A piece is decrypted while the processor's cache has it.
     for piece in sealed.chunks(PIECE_BYTES) {
         let start = content.len();

@@ -15,7 +15,7 @@ use crate::hashed::HashedFiles;
 use crate::identity::{Identity, Kind};
 use crate::os;
 use crate::raw::RawFile;
-use crate::source::{Source, SourceFile};
+use crate::source::{OpenOptions, Source, SourceFile};
 use crate::split::{self, Found, Split};
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
@@ -32,10 +32,10 @@ pub(super) struct Here {
 
 impl Here {
     /// Opens what the user calls `spec`. Blocks.
-    pub fn open(spec: &str, apply_map: bool) -> Result<Self> {
+    pub fn open(spec: &str, options: &OpenOptions) -> Result<Self> {
         let (path, asked_raw) = spec::path_of(spec).unwrap_or_else(|| (spec.into(), false));
-        let file = RawFile::open(&path)?;
-        Ok(Self { spec: spec.to_owned(), path, asked_raw, file, apply_map })
+        let file = RawFile { exclusive: options.exclusive, ..RawFile::open(&path)? };
+        Ok(Self { spec: spec.to_owned(), path, asked_raw, file, apply_map: options.apply_map })
     }
 
     /// Whether it is read as it is: a disk's content must not choose how the disk is read.

@@ -47,7 +47,7 @@ use cheetah_error::{Error, Result};
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
     let (named, how) = (spec.to_owned(), options.clone());
     let look = move || {
-        let here = Here::open(&named, how.apply_map)?;
+        let here = Here::open(&named, &how)?;
         if here.is_raw() {
             return Ok(Opened::Source(Box::new(here.raw())));
         }

@@ -31,6 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct RawFile {
     inner: Arc<Inner>,
+    /// Whether the buffer of each read is its reader's alone.
+    pub(crate) exclusive: bool,
 }
 
 struct Inner {
@@ -91,7 +93,8 @@ impl RawFile {
         let page_cache = PageCache::of(&file);
         let watch = is_file.then(|| Watch::start(&file));
         let (direct, looked) = (OnceLock::new(), Mutex::new(Instant::now()));
-        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, disk, direct }) })
+        let inner = Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, disk, direct });
+        Ok(Self { inner, exclusive: false })
     }
 
     /// Whether it is a block device rather than a file.
@@ -128,7 +131,7 @@ impl RawFile {
     /// Reads a range at once, blocking the thread. The range must be within the file, and fit in memory.
     pub(crate) fn read_now(&self, range: ByteRange) -> cheetah_device::Result<Data> {
         self.check(range)?;
-        self.inner.read(range)
+        self.inner.read(range, self.exclusive)
     }
 
     /// Runs `work` on a thread that may block.
@@ -154,8 +157,9 @@ pub(crate) fn stamp_of(status: &Status) -> Stamp {
 }
 
 impl Inner {
-    fn read(&self, range: ByteRange) -> cheetah_device::Result<Data> {
-        let data = if self.next_data(range) == range.end() { Data::zeros(range.len) } else { self.content(range)? };
+    fn read(&self, range: ByteRange, exclusive: bool) -> cheetah_device::Result<Data> {
+        let is_hole = self.next_data(range) == range.end();
+        let data = if is_hole { Data::zeros(range.len) } else { self.content(range, exclusive)? };
         self.unchanged(range).map(|()| data)
     }
 
@@ -187,13 +191,14 @@ impl Inner {
         watch.is_written()
     }
 
-    fn content(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+    fn content(&self, range: ByteRange, exclusive: bool) -> cheetah_device::Result<Data> {
         if self.disk.is_some() && os::WHOLE_SECTORS {
             return self.content_of_sectors(range);
         }
         let len = usize::try_from(range.len).map_err(|_| DeviceError::Invalid("a read larger than memory".into()))?;
         let mut bytes = buffers::of_len(len);
         match self.file.read_exact_at(&mut bytes, range.offset) {
+            Ok(()) if exclusive => Ok(bytes.freeze().into()),
             Ok(()) => Ok(buffers::share(bytes).into()),
             Err(error) if self.stamp.is_none() && is_of_medium(&error) && direct::helps(range, self.size) => {
                 tracing::debug!(device = %self.name, %range, %error, "reading again, past the page cache");
@@ -282,7 +287,10 @@ impl Device for RawFile {
             Ok(()) if range.is_empty() => Io::ok(Data::new()),
             Ok(()) => match self.inner.read_cached(range) {
                 Some(read) => Io::Done(Some(read)),
-                None => self.blocking(move |inner| inner.read(range)),
+                None => {
+                    let exclusive = self.exclusive;
+                    self.blocking(move |inner| inner.read(range, exclusive))
+                }
             },
         }
     }

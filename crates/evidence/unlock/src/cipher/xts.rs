@@ -8,8 +8,6 @@ use aes::cipher::array::Array;
 use aes::cipher::consts::U16;
 use aes::cipher::{BlockCipherDecBackend, BlockCipherDecClosure, BlockCipherDecrypt, BlockSizeUser};
 
-use super::aes::xor;
-
 /// Blocks that are decrypted together, at most: as many as fit into the processor's first cache beside their tweaks.
 const TOGETHER: usize = super::SECTOR_BYTES_MAX / super::BLOCK_BYTES;
 /// Tweaks that are computed together.
@@ -58,31 +56,38 @@ impl BlockCipherDecClosure for Sectors<'_> {
 
 #[inline(always)]
 fn add(blocks: &mut [Block], masks: &[Block]) {
-    for (block, mask) in blocks.iter_mut().zip(masks) {
-        xor(block, &mask.0);
-    }
+    // Byte by byte, which the compiler makes as wide as the processor's registers are.
+    let masks = Block::slice_as_flattened(masks);
+    Block::slice_as_flattened_mut(blocks).iter_mut().zip(masks).for_each(|(byte, mask)| *byte ^= mask);
 }
 
 /// Fills `masks` with the tweak times 1, x, x^2 … in the field of 2^128 elements.
 #[inline(always)]
 fn multiples(tweak: &Block, masks: &mut [Block]) {
-    let (mut low, mut high) = ([0_u64; LANES], [0_u64; LANES]);
+    // The lower and the upper half of each multiple.
+    let mut halves = [0_u64; 2 * LANES];
     let mut multiple = u128::from_le_bytes(tweak.0);
-    for (low, high) in low.iter_mut().zip(&mut high) {
-        (*low, *high) = (multiple as u64, (multiple >> 64) as u64);
+    for both in halves.as_chunks_mut::<2>().0 {
+        *both = [multiple as u64, (multiple >> 64) as u64];
         multiple = (multiple << 1) ^ (0x87 * (multiple >> 127));
     }
-    for masks in masks.chunks_mut(LANES) {
-        for ((mask, low), high) in masks.iter_mut().zip(&low).zip(&high) {
-            mask.0 = (u128::from(*low) | u128::from(*high) << 64).to_le_bytes();
-        }
-        for (low, high) in low.iter_mut().zip(&mut high) {
-            // Times x^8: x^128 is x^7 + x^2 + x + 1, so the byte that leaves at the top returns as a multiple of that.
-            let leaving = *high >> 56;
-            *high = *high << 8 | *low >> 56;
-            *low = *low << 8 ^ leaving ^ leaving << 1 ^ leaving << 2 ^ leaving << 7;
+    let (groups, rest) = masks.as_chunks_mut::<LANES>();
+    for masks in groups {
+        store(&halves, masks);
+        // Times x^8: x^128 is x^7 + x^2 + x + 1, so the byte that leaves at the top returns as a multiple of that.
+        let leaving: [u64; 2 * LANES] = std::array::from_fn(|at| halves[at ^ 1] >> 56);
+        for (at, half) in halves.iter_mut().enumerate() {
+            let multiple = leaving[at] << 1 ^ leaving[at] << 2 ^ leaving[at] << 7;
+            *half = *half << 8 ^ leaving[at] ^ if at % 2 == 0 { multiple } else { 0 };
         }
     }
+    store(&halves, rest);
+}
+
+#[inline(always)]
+fn store(halves: &[u64; 2 * LANES], masks: &mut [Block]) {
+    let places = Block::slice_as_flattened_mut(masks).as_chunks_mut().0;
+    places.iter_mut().zip(halves).for_each(|(place, half)| *place = half.to_le_bytes());
 }
 
 #[cfg(test)]
