@@ -175,11 +175,6 @@ impl Drop for Patterns {
         self.order.words.zeroize();
         self.order.expressions.zeroize();
         self.order.blocks.zeroize();
-        if let Some(Ok(search)) = self.search.take() {
-            let bytes = search.word_memory_bytes();
-            drop(search);
-            self.memory.give_back(bytes);
-        }
     }
 }
 

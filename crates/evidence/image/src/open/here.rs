@@ -34,7 +34,7 @@ impl Here {
     /// Opens what the user calls `spec`. Blocks.
     pub fn open(spec: &str, options: &OpenOptions) -> Result<Self> {
         let (path, asked_raw) = spec::path_of(spec).unwrap_or_else(|| (spec.into(), false));
-        let file = RawFile { exclusive: options.exclusive, ..RawFile::open(&path)? };
+        let file = RawFile::open(&path)?.with_buffers(options.exclusive);
         Ok(Self { spec: spec.to_owned(), path, asked_raw, file, apply_map: options.apply_map })
     }
 

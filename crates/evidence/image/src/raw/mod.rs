@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct RawFile {
     inner: Arc<Inner>,
     /// Whether the buffer of each read is its reader's alone.
-    pub(crate) exclusive: bool,
+    exclusive: bool,
 }
 
 struct Inner {
@@ -95,6 +95,11 @@ impl RawFile {
         let (direct, looked) = (OnceLock::new(), Mutex::new(Instant::now()));
         let inner = Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, disk, direct });
         Ok(Self { inner, exclusive: false })
+    }
+
+    /// The same, whose buffers are each its reader's alone if `exclusive`; otherwise they are reused.
+    pub(crate) fn with_buffers(self, exclusive: bool) -> Self {
+        Self { exclusive, ..self }
     }
 
     /// Whether it is a block device rather than a file.
