@@ -38,7 +38,7 @@ pub fn read_journal(bytes: &[u8], search: &Search) -> Option<ReadJournal> {
     let mut seen = HashSet::new();
     let places = state.stretches.values().map(|stretch| (stretch.place, false));
     let places = places.chain(state.inside_groups.iter().map(|place| (*place, true)));
-    let is_there = |(place, is_inside)| match read_group(&bytes, place, search) {
+    let is_there = |(place, is_inside): (_, bool)| match read_group(&bytes, place, search) {
         Ok(Some((_, _, Record::Searched(_)))) => !is_inside,
         Ok(Some((_, _, Record::Inside(_)))) => is_inside,
         _ => false,
