@@ -2,7 +2,7 @@
 
 use cheetah_control::jobs::SearchOrder;
 use cheetah_node::offline::{VERSION, search_of};
-use cheetah_search::Limits;
+use cheetah_search::{BLOCK_MEMORY, Limits};
 
 /// What an order may take here: the targets have little memory together.
 const LIMITS: Limits =
@@ -46,7 +46,8 @@ fn check(order: &SearchOrder) {
         return;
     }
     let Ok(search) = search_of(order, LIMITS) else { return };
-    assert!(search.word_memory_bytes() <= LIMITS.word_memory_bytes_max);
+    let Limits { word_memory_bytes_max, block_bytes_max, expression_bytes_max } = LIMITS;
+    assert!(search.shared_bytes() <= word_memory_bytes_max + BLOCK_MEMORY * block_bytes_max + expression_bytes_max);
     let text = [&[b' '; 4096][..], TEXT, &[b' '; 4096]].concat();
     let Ok(hits) = search.scan_alone(0, &text, 64 << 10) else { return };
     for hit in hits {
