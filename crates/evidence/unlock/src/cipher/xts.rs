@@ -9,7 +9,7 @@ use aes::cipher::consts::U16;
 use aes::cipher::{BlockCipherDecBackend, BlockCipherDecClosure, BlockCipherDecrypt, BlockSizeUser};
 
 /// Blocks that are decrypted together, at most: as many as fit into the processor's first cache beside their tweaks.
-const TOGETHER: usize = super::SECTOR_BYTES_MAX / super::BLOCK_BYTES;
+const TOGETHER: usize = super::SECTOR_BYTES_MAX / size_of::<Block>();
 /// Tweaks that are computed together.
 const LANES: usize = 8;
 
