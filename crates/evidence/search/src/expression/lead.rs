@@ -3,33 +3,9 @@
 use cheetah_error::Result;
 use memchr::memmem;
 
-use super::text::Text;
+use super::class::Class;
+use super::text::{Characters, Narrow, Wide};
 use crate::encoding::TextEncoding;
-
-/// A set of ASCII characters.
-pub struct Class([bool; 128]);
-
-impl Class {
-    /// The characters between the brackets of such a class of an expression: characters, ranges, and a `-` at the end.
-    pub const fn of(class: &str) -> Self {
-        let (bytes, mut has, mut at) = (class.as_bytes(), [false; 128], 0);
-        while at < bytes.len() {
-            let is_range = at + 2 < bytes.len() && bytes[at + 1] == b'-';
-            let (mut c, last) = (bytes[at], if is_range { bytes[at + 2] } else { bytes[at] });
-            while c <= last {
-                has[c as usize] = true;
-                c += 1;
-            }
-            at += if is_range { 3 } else { 1 };
-        }
-        Self(has)
-    }
-
-    /// Whether it has a character; never if that is none of ASCII.
-    fn has(&self, c: Option<u8>) -> bool {
-        c.is_some_and(|c| self.0.get(c as usize).copied().unwrap_or_default())
-    }
-}
 
 /// What is the same for all hits of a finder.
 pub struct Lead {
@@ -83,14 +59,19 @@ impl Leader {
     }
 
     /// Calls `place` with each place in `bytes` at which a hit may begin, in order.
-    pub fn each(&self, bytes: &[u8], mut place: impl FnMut(usize) -> Result<()>) -> Result<()> {
-        let text = Text { bytes, encoding: self.encoding };
-        let begins = |start: usize| {
-            let before = start.checked_sub(text.unit_bytes()).and_then(|before| text.ascii(before));
-            self.lead.first.has(text.ascii(start)) && !self.lead.not_after.has(before)
-        };
-        let place = |start| if begins(start) { place(start) } else { Ok(()) };
-        match (&self.lead.sign, &self.mark) {
+    pub fn each(&self, bytes: &[u8], place: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        match self.encoding {
+            TextEncoding::Utf8 | TextEncoding::CodePage(_) => self.each_of(Narrow(bytes), place),
+            TextEncoding::Utf16Le => self.each_of(Wide::<false>(bytes), place),
+            TextEncoding::Utf16Be => self.each_of(Wide::<true>(bytes), place),
+        }
+    }
+
+    fn each_of<C: Characters>(&self, text: C, mut place: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let Lead { sign, not_after, first } = self.lead;
+        let follows = |start: usize| start.checked_sub(C::BYTES).is_some_and(|before| text.is(before, not_after));
+        let place = |start| if text.is(start, first) && !follows(start) { place(start) } else { Ok(()) };
+        match (sign, &self.mark) {
             (Sign::Run { class, len }, _) => each_in_runs(text, class, *len, place),
             (Sign::Mark { class, before_max, .. }, Some(mark)) => {
                 each_at_marks(text, mark, (class, *before_max), place)
@@ -101,65 +82,58 @@ impl Leader {
 }
 
 /// Calls `place` with each mark, and the places before it from which only characters of the class lead to it.
-fn each_at_marks(
-    text: Text<'_>,
+fn each_at_marks<C: Characters>(
+    text: C,
     finder: &memmem::Finder<'_>,
     (class, before_max): (&Class, usize),
     mut place: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
-    let mut at = 0;
-    while let Some(found) = text.bytes.get(at..).and_then(|rest| finder.find(rest)) {
-        let mark = at + found;
+    for mark in finder.find_iter(text.bytes()) {
         // A mark is none of the class, so these places lie behind the mark before this one.
-        let from = text.run_begin(mark, mark.saturating_sub(before_max * text.unit_bytes()), class);
-        (from..=mark).step_by(text.unit_bytes()).try_for_each(&mut place)?;
-        at = mark + 1;
+        let mut from = mark;
+        while let Some(before) = from.checked_sub(C::BYTES)
+            && mark - before <= before_max * C::BYTES
+            && text.is(before, class)
+        {
+            from = before;
+        }
+        (from..=mark).step_by(C::BYTES).try_for_each(&mut place)?;
     }
     Ok(())
 }
 
 /// Calls `place` with each place at which at least `len` characters of the class begin.
 ///
-/// Such a run has a place at each multiple of its least length, so that only these are looked at. In UTF-16, characters may begin at
-/// even or odd places, and both are. Two runs of which one begins at an even place and one at an odd do not overlap: the zeros of one would
-/// be characters of the other.
-fn each_in_runs(text: Text<'_>, class: &Class, len: usize, mut place: impl FnMut(usize) -> Result<()>) -> Result<()> {
-    let unit = text.unit_bytes();
-    // The end of the run before, or 0.
-    let mut end = 0;
-    let mut at = 0;
-    while at < text.bytes.len() {
-        let Some(within) = (at..at + unit).find(|at| class.has(text.ascii(*at))) else {
-            at += len * unit;
-            continue;
-        };
-        let begin = text.run_begin(within, end, class);
-        end = text.run_end(within, class);
-        // No place if the run is shorter.
-        let last = (end + 1).saturating_sub(len * unit);
-        (begin..last).step_by(unit).try_for_each(&mut place)?;
-        at = end;
-    }
-    Ok(())
-}
-
-impl Text<'_> {
-    /// Where the characters of the class before `at` begin, not before `floor`; `at` if there are none.
-    fn run_begin(self, mut at: usize, floor: usize, class: &Class) -> usize {
-        while let Some(before) = at.checked_sub(self.unit_bytes()).filter(|before| *before >= floor) {
-            if !class.has(self.ascii(before)) {
-                break;
+/// Characters are looked at from the last of `len` backwards. Where one is none of the class, the next `len` begin behind it, so that most
+/// characters are never looked at (the idea of Boyer and Moore, 1977). In UTF-16, characters may begin at even or odd places: both
+/// are followed, in order. Two runs of which one begins at an even place and one at an odd do not overlap: the zeros of one would be
+/// characters of the other.
+fn each_in_runs<C: Characters>(
+    text: C,
+    class: &Class,
+    len: usize,
+    mut place: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let (unit, before) = (C::BYTES, (len.max(1) - 1) * C::BYTES);
+    // The last of the characters to look at, from even and from odd places on.
+    let mut lasts = [before, before + 1];
+    loop {
+        let odd = usize::from(unit > 1 && lasts[1] < lasts[0]);
+        let last = lasts[odd];
+        if last + unit > text.bytes().len() {
+            return Ok(());
+        }
+        let first = last - before;
+        lasts[odd] = match (first..=last).step_by(unit).rev().find(|at| !text.is(*at, class)) {
+            Some(other) => other + unit + before,
+            None => {
+                let mut end = last + unit;
+                while text.is(end, class) {
+                    end += unit;
+                }
+                (first..end - before).step_by(unit).try_for_each(&mut place)?;
+                end + unit + before
             }
-            at = before;
-        }
-        at
-    }
-
-    /// Where the characters of the class that begin at `at` end.
-    fn run_end(self, mut at: usize, class: &Class) -> usize {
-        while class.has(self.ascii(at)) {
-            at += self.unit_bytes();
-        }
-        at
+        };
     }
 }

@@ -1,5 +1,6 @@
 //! Regular expressions over bytes, whose matches have a maximum length.
 
+mod class;
 mod lead;
 mod text;
 
@@ -8,8 +9,9 @@ use regex_automata::meta::{Config, Regex};
 use regex_automata::{Anchored, Input, util::syntax};
 use regex_syntax::hir::{Hir, Look};
 
+pub use self::class::Class;
 use self::lead::Leader;
-pub use self::lead::{Class, Lead, Sign};
+pub use self::lead::{Lead, Sign};
 use self::text::Text;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX};

@@ -280,9 +280,10 @@ fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
         let fast: DynDevice = Arc::new(Memory::new(content()));
         let held: DynDevice = Arc::new(Held(Memory::new(content()), Arc::clone(&leave)));
         let exports = Arc::new(Named(vec![("fast", Arc::clone(&fast)), ("held", Arc::clone(&held))]));
-        // No other test listens at this address, so that none can take the port once the server has stopped.
+        // No other test listens at this address.
         let listener = runtime.block_on(Listener::tcp(([127, 0, 0, 83], 0).into())).unwrap();
         let address = listener.tcp_address().unwrap();
+        assert!(listens(address.port()));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = runtime.spawn(async move {
             let stopped = async { _ = stopped.await };
@@ -297,8 +298,15 @@ fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
         leave.add_permits(1);
         assert_eq!(waiting.read(&mut [0; 1]).unwrap_or(0), 0, "round {round}: answered");
         assert!(busy.into_iter().all(|client| client.join().unwrap() > 0));
-        TcpStream::connect(address).unwrap_err();
+        assert!(!listens(address.port()), "round {round}: still listens");
     }
+}
+
+/// Whether a socket listens at this port of 127.0.0.83. Connecting does not tell: another program may listen at the port of all addresses.
+fn listens(port: u16) -> bool {
+    // The address as the kernel stores it, any peer, and the state LISTEN.
+    let listener = format!(" 5300007F:{port:04X} 00000000:0000 0A ");
+    std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|socket| socket.contains(&listener))
 }
 
 /// Reads until the server closes the connection; returns the replies.

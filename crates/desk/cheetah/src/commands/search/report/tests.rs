@@ -110,7 +110,7 @@ fn no_hits_are_said_of_all_only_if_all_was_searched() {
     let truncated = vec![answers::Truncated { len: 512, limit: "depth", offset: 1024 }];
     let page = shown(&Answer { truncated, truncated_bytes: 512, ..answer(0) });
     assert!(page.contains("verdict-gaps") && page.contains("Searched only partly"));
-    assert!(!page.contains("in all 4KiB") && !page.contains("No gaps are known") && page.contains("3,584"));
+    assert!(!page.contains("in all 4KiB") && !page.contains("No gaps are known") && page.contains("3\u{202f}584"));
 }
 
 #[test]
