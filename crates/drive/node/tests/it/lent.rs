@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::api::{KeyLent, NewExport};
 use cheetah_control::jobs::{
-    JobLine, LENT_KEY_DIGITS_MAX, LentKey, NewJob, SearchOrder, Stretch, UnitPlace, Units, Work,
+    JOB_BODY_BYTES_MAX, JobLine, LENT_KEY_DIGITS_MAX, LentKey, NewJob, SearchOrder, Stretch, UnitPlace, Units, Work,
 };
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
@@ -157,7 +157,7 @@ async fn hostile_requests_with_keys_are_refused() {
     let key = good.key.clone().unwrap();
     for (bad, status) in [
         (LentKey { age: "A".repeat(LENT_KEY_DIGITS_MAX + 1), ..key.clone() }, 400),
-        (LentKey { age: "A".repeat(2 << 20), ..key.clone() }, 413),
+        (LentKey { age: "A".repeat(JOB_BODY_BYTES_MAX), ..key.clone() }, 413),
         (LentKey { task: "a".repeat(1 << 20), ..key.clone() }, 400),
         (LentKey { task: "x".repeat(32), ..key.clone() }, 400),
         (stage.job(1, &Identity::generate().unwrap().recipient()).key.unwrap(), 400),
