@@ -4,6 +4,7 @@
 //! the opened volumes in it, and what was fetched of the disk in advance is what they need.
 
 use bytes::{Bytes, BytesMut};
+use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error, Result, buffers};
 use cheetah_kit::locked::Locked;
 use futures::future::try_join_all;
@@ -151,15 +152,29 @@ impl Opened {
     }
 }
 
-/// The content of whole sectors that begin `offset` bytes after the start of the volume.
+/// The content of whole sectors that begin `offset` bytes after the start of the volume: in the memory of `sealed` if nobody else has it.
 fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
-    let sealed = match sealed.into_bytes().try_into_mut() {
-        Ok(mut alone) => {
-            cipher.decrypt(offset, &mut alone);
-            return alone;
+    match sealed.parts() {
+        [Part::Bytes(_)] => match sealed.into_bytes().try_into_mut() {
+            Ok(mut alone) => {
+                cipher.decrypt(offset, &mut alone);
+                alone
+            }
+            Err(shared) => decrypted_copy(cipher, offset, &shared),
+        },
+        _ => {
+            // Parts may meet within a sector, so they are joined first. Not truncated: they are in memory, or zeros of a read that was asked
+            // for.
+            let mut joined = buffers::empty(sealed.len() as usize);
+            sealed.append_to(&mut joined);
+            cipher.decrypt(offset, &mut joined);
+            joined
         }
-        Err(shared) => shared,
-    };
+    }
+}
+
+/// The same of bytes that others may read.
+fn decrypted_copy(cipher: &SectorCipher, offset: u64, sealed: &[u8]) -> BytesMut {
     let mut content = buffers::empty(sealed.len());
     // A piece is decrypted while the processor's cache has it.
     for piece in sealed.chunks(PIECE_BYTES) {
@@ -168,4 +183,51 @@ fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
         cipher.decrypt(offset + start as u64, &mut content[start..]);
     }
     content
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cipher::{Aes, Iv, Mode, Numbering};
+
+    const SECTOR: usize = 512;
+
+    fn cipher() -> SectorCipher {
+        let (data, tweak) = (Aes::new(&[1; 32]).unwrap(), Aes::new(&[2; 32]).unwrap());
+        let numbering = Numbering { unit_bytes: SECTOR as u64, first: 3 };
+        SectorCipher::new(Mode::Xts { data, tweak, iv: Iv::Plain64 }, numbering, SECTOR as u64).unwrap()
+    }
+
+    #[test]
+    fn bytes_that_others_have_stay_as_they_are_and_every_form_has_the_same_content() {
+        let cipher = cipher();
+        // Below and above what is copied at a time, what is decrypted together, and the smallest buffer that is reused.
+        for sectors in [1, 63, 64, 65, 127, 130, 200] {
+            for before in [0, 1, 37, 64] {
+                let (len, offset) = (sectors * SECTOR, (before * SECTOR) as u64);
+                let sealed: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
+                let mut expected = sealed.clone();
+                for (nth, sector) in expected.chunks_exact_mut(SECTOR).enumerate() {
+                    cipher.decrypt(offset + (nth * SECTOR) as u64, sector);
+                }
+                let name = format!("{sectors} sectors from {before} on");
+                let alone = Data::from(sealed.clone());
+                assert!(decrypted(&cipher, offset, alone) == expected[..], "{name}, alone");
+                let shared = Bytes::from(sealed.clone());
+                assert!(decrypted(&cipher, offset, Data::from(shared.clone())) == expected[..], "{name}, shared");
+                assert!(shared == sealed, "{name}: the bytes of others were altered");
+                let mut parts = Data::from(shared.slice(..len - 300));
+                parts.append(Data::from(shared.slice(len - 300..)));
+                assert!(decrypted(&cipher, offset, parts) == expected[..], "{name}, in parts");
+                assert!(shared == sealed, "{name}: the bytes of others were altered");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_is_decrypted_as_the_zeros_that_it_is() {
+        let (cipher, mut expected) = (cipher(), vec![0; 130 * SECTOR]);
+        cipher.decrypt(0, &mut expected);
+        assert!(decrypted(&cipher, 0, Data::zeros(130 * SECTOR as u64)) == expected[..]);
+    }
 }

@@ -88,12 +88,15 @@ impl SectorCipher {
     pub fn decrypt(&self, offset: u64, sectors: &mut [u8]) {
         debug_assert!(sectors.len().is_multiple_of(self.sector_bytes));
         for (nth, group) in sectors.chunks_mut(GROUP_SECTORS * self.sector_bytes).enumerate() {
-            let numbers: [u64; GROUP_SECTORS] = std::array::from_fn(|at| {
+            let mut numbers = [0; GROUP_SECTORS];
+            // Only those of the sectors that are there: a division takes as long as the decryption of some blocks.
+            let numbers = &mut numbers[..group.len() / self.sector_bytes];
+            for (at, number) in numbers.iter_mut().enumerate() {
                 let before = (nth * GROUP_SECTORS + at) * self.sector_bytes;
-                (offset.wrapping_add(before as u64) / self.numbering.unit_bytes).wrapping_add(self.numbering.first)
-            });
-            let count = group.len() / self.sector_bytes;
-            self.decrypt_group(&numbers[..count.min(GROUP_SECTORS)], group);
+                let unit = offset.wrapping_add(before as u64) / self.numbering.unit_bytes;
+                *number = unit.wrapping_add(self.numbering.first);
+            }
+            self.decrypt_group(numbers, group);
         }
     }
 
