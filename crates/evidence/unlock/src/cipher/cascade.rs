@@ -96,8 +96,10 @@ impl Cascade {
         Some(Self { ciphers })
     }
 
-    /// Decrypts a header: unit 0, of at most 4096 bytes.
-    pub fn decrypt_header(&self, header: &mut [u8]) {
+    /// Decrypts a header: unit 0. Its length is known to the compiler, which refuses one that is no whole blocks or longer than a sector.
+    pub fn decrypt_header<const BYTES: usize>(&self, header: &mut [u8; BYTES]) {
+        const { assert!(BYTES > 0 && BYTES / super::BLOCK_BYTES * super::BLOCK_BYTES == BYTES) };
+        const { assert!(BYTES <= super::SECTOR_BYTES_MAX) };
         let header = super::blocks(header);
         self.decrypt(&[Block::default()], header, header.len());
     }
