@@ -23,35 +23,33 @@ struct Pool {
 
 /// Returns an empty buffer with room for `len` bytes.
 pub fn empty(len: usize) -> BytesMut {
-    let mut buffer = lent(len);
+    let Some(mut buffer) = kept(len) else { return BytesMut::with_capacity(len) };
     buffer.clear();
     buffer
 }
 
-/// Returns a buffer of `len` bytes, which the caller overwrites: they are zeros, or those of an earlier payload.
+/// Returns a buffer of `len` bytes, all of which the caller must overwrite before anyone reads them: they are zeros, or those of an earlier
+/// payload. A caller that cannot fill it drops it.
 pub fn of_len(len: usize) -> BytesMut {
-    let mut buffer = lent(len);
+    // Fresh memory has zeros from the system, so nothing clears it here.
+    let Some(mut buffer) = kept(len) else { return BytesMut::zeroed(len) };
     // Clears only what was never written.
     buffer.resize(len, 0);
     buffer
 }
 
-/// Returns a buffer with room for `len` bytes, and maybe an earlier payload in it.
-fn lent(len: usize) -> BytesMut {
+/// Returns a kept buffer with room for `len` bytes, with an earlier payload in it.
+fn kept(len: usize) -> Option<BytesMut> {
     if len < BUFFER_LEN_MIN {
-        return BytesMut::with_capacity(len);
+        return None;
     }
     let mut kept = KEPT.lock();
     // A buffer that is much too large is not used: a reader that keeps its data would pin the unused rest, too.
     let fits = |buffer: &BytesMut| (len..=len + len / 4).contains(&buffer.capacity());
-    match kept.buffers.iter().rposition(fits) {
-        Some(index) => {
-            let buffer = kept.buffers.remove(index);
-            kept.len -= buffer.capacity();
-            buffer
-        }
-        None => BytesMut::with_capacity(len),
-    }
+    let index = kept.buffers.iter().rposition(fits)?;
+    let buffer = kept.buffers.remove(index);
+    kept.len -= buffer.capacity();
+    Some(buffer)
 }
 
 /// Makes a buffer shareable. Its memory returns to the pool when the last reader drops it.
