@@ -152,7 +152,7 @@ impl Opened {
     }
 }
 
-/// The content of whole sectors that begin `offset` bytes after the start of the volume: in the memory of `sealed` if nobody else has it.
+/// The content of whole sectors that begin `offset` bytes after the start of the volume, in the memory of `sealed` if that is its alone.
 fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
     match sealed.parts() {
         [Part::Bytes(_)] => match sealed.into_bytes().try_into_mut() {
@@ -163,8 +163,7 @@ fn decrypted(cipher: &SectorCipher, offset: u64, sealed: Data) -> BytesMut {
             Err(shared) => decrypted_copy(cipher, offset, &shared),
         },
         _ => {
-            // Parts may meet within a sector, so they are joined first. Not truncated: they are in memory, or zeros of a read that was asked
-            // for.
+            // Parts may meet within a sector, so they are joined first. Not truncated: they are in memory, or are the zeros of one read.
             let mut joined = buffers::empty(sealed.len() as usize);
             sealed.append_to(&mut joined);
             cipher.decrypt(offset, &mut joined);

@@ -4,6 +4,8 @@
 //! how that number is counted and made into a block ([`Numbering`], [`Iv`]).
 
 mod aes;
+#[cfg(test)]
+mod block_by_block;
 mod cascade;
 mod diffuser;
 #[cfg(test)]
