@@ -122,7 +122,10 @@ impl Liveness {
                 Ok(again) if again.source.device.geometry().size == device.geometry().size => {
                     device = again.source.device;
                 }
-                Ok(again) => return Err(self.another(device.geometry().size, again.source.device.geometry().size)),
+                Ok(again) => {
+                    let sizes = (device.geometry().size, again.source.device.geometry().size);
+                    return Err(self.another(sizes, error));
+                }
                 Err(error) => return lost(&format!("it cannot be reopened ({error})")),
             }
         }
@@ -140,9 +143,14 @@ impl Liveness {
         Ok(())
     }
 
-    /// The error for a source that has another size when it is opened again: another disk has its name.
-    fn another(&self, then: u64, now: u64) -> Error {
-        Error::Invalid(format!("{} had {then} bytes, and has {now} since it was opened again", self.name).into())
+    /// The error for a source that had one size and has another one when it is opened again, after `error`.
+    fn another(&self, (then, now): (u64, u64), error: &Error) -> Error {
+        let name = &self.name;
+        let why = format!(
+            "{name} had {then} bytes, and has {now} since it was opened again, so it is another disk, or its adapter fails; \
+             connect the disk that was read, after: {error}"
+        );
+        Error::Invalid(why.into())
     }
 
     fn some_good(&self, round: u64, inside: Option<ByteRange>) -> Vec<ByteRange> {

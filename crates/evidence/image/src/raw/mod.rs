@@ -340,6 +340,35 @@ mod tests {
     }
 
     #[test]
+    fn a_reused_buffer_shows_the_bytes_of_its_own_read_alone() {
+        const LEN: u64 = 1 << 20;
+        let file_of = |byte: u8| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&vec![byte; LEN as usize]).unwrap();
+            file
+        };
+        let (first, second) = (file_of(1), file_of(2));
+        let whole = ByteRange::new(0, LEN);
+        let is_all = |data: Data, byte: u8| data.runs().flatten().all(|one| *one == byte);
+        for exclusive in [false, true] {
+            let open = |file: &tempfile::NamedTempFile| RawFile::open(file.path()).unwrap().with_buffers(exclusive);
+            let (first, second) = (open(&first), open(&second));
+            assert!(is_all(first.read_now(whole).unwrap(), 1), "exclusive: {exclusive}");
+            // Of the same length, and of one for which the same buffer serves.
+            for range in [whole, ByteRange::new(4096, 900_000)] {
+                let data = second.read_now(range).unwrap();
+                assert!(data.len() == range.len && is_all(data, 2), "exclusive: {exclusive}, {range}");
+            }
+            let alone = first.read_now(whole).unwrap().into_bytes().try_into_mut();
+            assert_eq!(alone.is_ok(), exclusive, "who else has the bytes");
+        }
+        let image = RawFile::open(second.path()).unwrap();
+        drop(RawFile::open(first.path()).unwrap().read_now(whole).unwrap());
+        second.as_file().set_len(LEN / 2).unwrap();
+        assert!(matches!(image.read_now(whole), Err(DeviceError::Invalid(_))), "a read that ends early has no bytes");
+    }
+
+    #[test]
     fn an_error_of_the_medium_is_unreadable_for_the_requested_range() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 10_000]).unwrap();
