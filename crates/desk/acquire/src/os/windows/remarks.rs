@@ -36,7 +36,8 @@ enum Remark {
     UsersUnknown(String),
     /// It changes while it is read: these are its users.
     #[error(
-        "{0} is in use ({}): this system writes to it while it is read, so the image mixes several moments", .1.join(", ")
+        "{0} is in use ({users}): this system writes to it while it is read, so the image mixes several moments",
+        users = .1.join(", ")
     )]
     InUse(String, Vec<String>),
     /// It changes while it is read.
