@@ -296,3 +296,20 @@ impl Turn<'_> {
         identify(&*decrypted, range).await.has_format()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_goes_on_beside_the_work_is_not_waited_for_and_does_not_end_it() {
+        assert_eq!(beside(async { 1 }, pending::<()>()).await, 1);
+        let later = async {
+            tokio::task::yield_now().await;
+            2
+        };
+        assert_eq!(beside(later, async { Err::<(), ()>(()) }).await, 2);
+    }
+}
