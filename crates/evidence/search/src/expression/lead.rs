@@ -124,7 +124,7 @@ fn each_in_runs<C: Characters>(
             return Ok(());
         }
         let first = last - before;
-        lasts[odd] = match (first..=last).step_by(unit).rev().find(|at| !text.is(*at, class)) {
+        lasts[odd] = match (0..len.max(1)).map(|back| last - back * unit).find(|at| !text.is(*at, class)) {
             Some(other) => other + unit + before,
             None => {
                 let mut end = last + unit;
