@@ -76,10 +76,15 @@ impl Default for Limits {
 impl Limits {
     /// Refuses expressions that take too much.
     fn check(&self, expressions: &[Expression]) -> Result<()> {
-        match expressions.iter().map(Expression::memory_bytes).sum::<usize>() > self.expression_bytes_max {
-            true => Err(Error::misuse("the expressions are too much for one search: divide them").because(TooMuch)),
-            false => Ok(()),
+        match self.left_bytes(expressions) {
+            None => Err(Error::misuse("the expressions are too much for one search: divide them").because(TooMuch)),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// What is left for further expressions, in bytes; `None` if these take too much.
+    fn left_bytes(&self, expressions: &[Expression]) -> Option<usize> {
+        self.expression_bytes_max.checked_sub(expressions.iter().map(Expression::memory_bytes).sum())
     }
 }
 
@@ -123,9 +128,8 @@ impl Search {
         let mut expressions = Vec::new();
         for text in &order.expressions {
             let mut pattern = pattern(PatternKind::Expression, text);
-            compile_expression(&order, &mut pattern, patterns.len() - words, &mut expressions)?;
+            compile_expression((&order, limits), &mut pattern, patterns.len() - words, &mut expressions)?;
             patterns.push(pattern);
-            limits.check(&expressions)?;
         }
         for finder in &order.finders {
             let kind = match finder {
@@ -322,20 +326,23 @@ impl Search {
     }
 }
 
-/// Compiles an expression: as it is, and for the UTF-16 among the encodings.
+/// Compiles an expression: as it is, and for the UTF-16 among the encodings. Together with those before, it is within the limits.
 fn compile_expression(
-    order: &Order,
+    (order, limits): (&Order, Limits),
     pattern: &mut Pattern,
     index: usize,
     expressions: &mut Vec<Expression>,
 ) -> Result<()> {
-    let parsed = Parsed::new(&pattern.name, order.ignore_case)?;
+    let left_bytes = limits.left_bytes(expressions).unwrap_or_default();
+    let mut parsed = Parsed::within(&pattern.name, order.ignore_case, left_bytes)?;
     let wide = order.encodings.iter().copied().filter(|encoding| encoding.unit_bytes() > 1);
     for encoding in [TextEncoding::Utf8].into_iter().chain(wide) {
+        parsed.memory_bytes_max = limits.left_bytes(expressions).unwrap_or_default();
         match parsed.compiled(number(index), encoding, None)? {
             Some(expression) => {
                 expressions.push(expression);
                 pattern.encodings.push(encoding);
+                limits.check(expressions)?;
             }
             None => pattern.has_assertions |= parsed.has_assertions(),
         }
