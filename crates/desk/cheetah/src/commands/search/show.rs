@@ -155,7 +155,7 @@ impl Shown<'_> {
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
             truncated: self.outcome.truncated().ranges().iter().map(truncated).collect(),
-            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage().size()),
+            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage()),
             unreadable_bytes: self.bytes(State::Unreadable),
             unsearched_bytes: self.bytes(State::Unread),
         }
