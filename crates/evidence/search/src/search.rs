@@ -82,8 +82,11 @@ impl Limits {
         }
     }
 
-    /// What is left for further expressions, in bytes; `None` if these take too much.
+    /// What is left for further expressions, in bytes: without a limit all that there is. `None` if these take too much.
     fn left_bytes(&self, expressions: &[Expression]) -> Option<usize> {
+        if self.expression_bytes_max == usize::MAX {
+            return Some(usize::MAX);
+        }
         self.expression_bytes_max.checked_sub(expressions.iter().map(Expression::memory_bytes).sum())
     }
 }
@@ -139,12 +142,13 @@ impl Search {
             };
             let mut pattern = pattern(kind, finder.name());
             let (text, check) = finder.rule();
-            let parsed = Parsed::new(text, false)?;
+            let mut parsed = Parsed::new(text, false)?;
             let encodings = match finder.is_text() {
                 true => narrow_and_wide(&order.encodings),
                 false => vec![TextEncoding::Utf8],
             };
             for encoding in encodings {
+                parsed.memory_bytes_max = limits.left_bytes(&expressions).unwrap_or_default();
                 let compiled = parsed.compiled(number(patterns.len() - words), encoding, Some(check))?;
                 let compiled = compiled.map(|expression| expression.reaching(finder.reach_bytes()));
                 expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));

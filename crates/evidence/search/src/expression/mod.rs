@@ -65,6 +65,8 @@ pub struct Expression {
     check: Option<Check>,
     /// Where matches are tried; everywhere without.
     leader: Option<Leader>,
+    /// The most memory in which a thread keeps what it learned of a search.
+    cache_bytes_max: usize,
     /// The length of the longest match, or how far from the beginning of a match its check reads, if that is more.
     pub bytes_max: usize,
 }
@@ -162,17 +164,21 @@ impl<'a> Parsed<'a> {
             ))
         })?;
         let automaton_bytes_max = self.memory_bytes_max.saturating_sub(CACHE_BYTES_MAX) / AUTOMATA;
+        // Each automaton may learn as much. Without a limit, they learn more together.
+        let is_limited = self.memory_bytes_max < usize::MAX;
+        let learned_bytes_max = if is_limited { CACHE_BYTES_MAX / AUTOMATA } else { CACHE_BYTES_MAX };
         let config = Config::new()
             .utf8_empty(false)
             .nfa_size_limit(Some(automaton_bytes_max.min(COMPILED_BYTES_MAX)))
-            .hybrid_cache_capacity(CACHE_BYTES_MAX);
+            .hybrid_cache_capacity(learned_bytes_max);
         let regex = Regex::builder().configure(config).build_from_hir(&hir).map_err(|error| {
             let refused = Error::misuse(format!("the expression '{text}' is too large: repeat less ({error})"));
             // It is no matter of what is left if no expression may be as large.
             let is_of_memory = error.size_limit().is_some() && automaton_bytes_max < COMPILED_BYTES_MAX;
             if is_of_memory { refused.because(TooMuch) } else { refused }
         })?;
-        Ok(Some(Expression { pattern, encoding, regex, check, leader: None, bytes_max }))
+        let cache_bytes_max = regex.create_cache().memory_usage() + AUTOMATA * learned_bytes_max;
+        Ok(Some(Expression { pattern, encoding, regex, check, leader: None, cache_bytes_max, bytes_max }))
     }
 
     /// Whether it is text with assertions, which are not searched in UTF-16.
@@ -202,7 +208,7 @@ fn first_line(error: &regex_syntax::Error) -> String {
 impl Expression {
     /// The memory that it takes, with the most of what a thread learns of a search.
     pub fn memory_bytes(&self) -> usize {
-        self.shared_bytes() + CACHE_BYTES_MAX
+        self.shared_bytes() + self.cache_bytes_max
     }
 
     /// The part of it that all threads share.
