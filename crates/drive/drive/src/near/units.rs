@@ -146,7 +146,7 @@ impl Nodes {
     }
 }
 
-/// Divides stretches over requests, each of which names as few places as a node takes.
+/// Divides stretches over requests, each of which names no more places than a node takes.
 fn requests(stretches: Vec<Stretch>) -> Vec<Vec<Stretch>> {
     let mut requests: Vec<Vec<Stretch>> = Vec::new();
     let mut places = 0;

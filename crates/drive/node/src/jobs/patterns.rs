@@ -146,6 +146,8 @@ impl Patterns {
 struct Share {
     /// Words, and blocks of known files.
     has_words: bool,
+    /// What these blocks take, in bytes: words get the rest.
+    block_memory_bytes: usize,
     /// Expressions, and well-known kinds of data.
     has_expressions: bool,
     threads: usize,
@@ -155,6 +157,8 @@ impl Share {
     fn of(order: &SearchOrder, threads: usize) -> Self {
         Self {
             has_words: !order.words.is_empty() || !order.blocks.is_empty(),
+            // Four digits of base64 are three bytes.
+            block_memory_bytes: (order.blocks.len() / 4 * 3).min(LIMITS.block_bytes_max) * BLOCK_MEMORY,
             has_expressions: !order.expressions.is_empty() || !order.finders.is_empty(),
             threads: threads.max(1),
         }
@@ -173,7 +177,7 @@ impl Share {
         let both = self.has_words && self.has_expressions;
         let share = usize::try_from(if both { bytes / 2 } else { bytes }).unwrap_or(usize::MAX);
         Limits {
-            word_memory_bytes_max: LIMITS.word_memory_bytes_max.min(share),
+            word_memory_bytes_max: LIMITS.word_memory_bytes_max.min(share.saturating_sub(self.block_memory_bytes)),
             block_bytes_max: LIMITS.block_bytes_max.min(share / BLOCK_MEMORY),
             expression_bytes_max: LIMITS.expression_bytes_max.min(share),
         }
@@ -408,6 +412,19 @@ pub(super) mod tests {
         let wrong = |order| matches!(threads(order, 4096), Err(NoPatterns::Wrong(_)));
         assert!(wrong(expression("a+")) && wrong(expression("(?u:\\w{2000})")));
         assert!(matches!(threads(expression("a+"), 2), Err(NoPatterns::Wrong(_))));
+    }
+
+    #[test]
+    fn words_and_blocks_together_take_no_more_than_the_order_is_granted() {
+        let order = |keys: usize| SearchOrder { blocks: STANDARD.encode(vec![0u8; 24 * keys]), ..words(&["secret"]) };
+        let granted = 10 << 20;
+        let limits = Share::of(&order(1000), 1).limits(granted);
+        assert_eq!(limits.word_memory_bytes_max as u64 + 24 * 1000 * BLOCK_MEMORY as u64, granted);
+        // With all that an order may have, nothing is less than at any node.
+        for keys in [0, 1000, 100_000] {
+            let share = Share::of(&order(keys), 1);
+            assert!(!is_less(share.limits(share.bytes_max())), "{keys}");
+        }
     }
 
     #[test]
