@@ -304,7 +304,7 @@ impl Hits {
         let (read, unreadable, unread) = (bytes(State::Read), bytes(State::Unreadable), bytes(State::Unread));
         let ranges = outcome.truncated().ranges().iter();
         let ranges = ranges.map(|found| (found.range.offset, found.range.len, found.limit.name())).collect();
-        let truncated = (outcome.truncated().bytes(outcome.coverage().size()), ranges);
+        let truncated = (outcome.truncated().bytes(outcome.coverage()), ranges);
         Ok((read, unreadable, unread, gaps.collect(), patterns.collect(), near, inside, truncated))
     }
 

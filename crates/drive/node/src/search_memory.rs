@@ -68,6 +68,17 @@ impl SearchMemory {
         Granted { memory: Arc::clone(self), bytes }
     }
 
+    /// Grants this much.
+    ///
+    /// # Errors
+    ///
+    /// If less is left.
+    pub fn grant_all(self: &Arc<Self>, bytes: u64) -> Result<Granted, NoMemory> {
+        let granted = self.grant(bytes);
+        let left_bytes = granted.bytes();
+        if left_bytes < bytes { Err(NoMemory { left_bytes }) } else { Ok(granted) }
+    }
+
     fn left_bytes(&self, granted_bytes: u64) -> u64 {
         let Some(room) = self.room else { return u64::MAX };
         let now = (self.available)().map_or(u64::MAX, |available| available.saturating_sub(room.kept_bytes));
@@ -136,6 +147,10 @@ pub(crate) mod tests {
         assert_eq!((first.bytes(), memory.reserved_bytes()), (30 * MIB, 50 * MIB));
         drop((first, second));
         assert_eq!((memory.reserved_bytes(), memory.check(100 * MIB)), (100 * MIB, Ok(())));
+        // All or nothing.
+        let whole = memory.grant_all(60 * MIB).map_err(|refused| refused.left_bytes);
+        assert_eq!(memory.grant_all(60 * MIB).err(), Some(NoMemory { left_bytes: 40 * MIB }));
+        assert_eq!((whole.map(|whole| whole.bytes()), memory.reserved_bytes()), (Ok(60 * MIB), 100 * MIB));
     }
 
     #[test]

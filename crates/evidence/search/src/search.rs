@@ -76,10 +76,18 @@ impl Default for Limits {
 impl Limits {
     /// Refuses expressions that take too much.
     fn check(&self, expressions: &[Expression]) -> Result<()> {
-        match expressions.iter().map(Expression::memory_bytes).sum::<usize>() > self.expression_bytes_max {
-            true => Err(Error::misuse("the expressions are too much for one search: divide them").because(TooMuch)),
-            false => Ok(()),
+        match self.left_bytes(expressions) {
+            None => Err(Error::misuse("the expressions are too much for one search: divide them").because(TooMuch)),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// What is left for further expressions, in bytes: without a limit all that there is. `None` if these take too much.
+    fn left_bytes(&self, expressions: &[Expression]) -> Option<usize> {
+        if self.expression_bytes_max == usize::MAX {
+            return Some(usize::MAX);
+        }
+        self.expression_bytes_max.checked_sub(expressions.iter().map(Expression::memory_bytes).sum())
     }
 }
 
@@ -123,9 +131,8 @@ impl Search {
         let mut expressions = Vec::new();
         for text in &order.expressions {
             let mut pattern = pattern(PatternKind::Expression, text);
-            compile_expression(&order, &mut pattern, patterns.len() - words, &mut expressions)?;
+            compile_expression((&order, limits), &mut pattern, patterns.len() - words, &mut expressions)?;
             patterns.push(pattern);
-            limits.check(&expressions)?;
         }
         for finder in &order.finders {
             let kind = match finder {
@@ -135,12 +142,13 @@ impl Search {
             };
             let mut pattern = pattern(kind, finder.name());
             let (text, check) = finder.rule();
-            let parsed = Parsed::new(text, false)?;
+            let mut parsed = Parsed::new(text, false)?;
             let encodings = match finder.is_text() {
                 true => narrow_and_wide(&order.encodings),
                 false => vec![TextEncoding::Utf8],
             };
             for encoding in encodings {
+                parsed.memory_bytes_max = limits.left_bytes(&expressions).unwrap_or_default();
                 let compiled = parsed.compiled(number(patterns.len() - words), encoding, Some(check))?;
                 let compiled = compiled.map(|expression| expression.reaching(finder.reach_bytes()));
                 expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));
@@ -322,20 +330,23 @@ impl Search {
     }
 }
 
-/// Compiles an expression: as it is, and for the UTF-16 among the encodings.
+/// Compiles an expression: as it is, and for the UTF-16 among the encodings. Together with those before, it is within the limits.
 fn compile_expression(
-    order: &Order,
+    (order, limits): (&Order, Limits),
     pattern: &mut Pattern,
     index: usize,
     expressions: &mut Vec<Expression>,
 ) -> Result<()> {
-    let parsed = Parsed::new(&pattern.name, order.ignore_case)?;
+    let left_bytes = limits.left_bytes(expressions).unwrap_or_default();
+    let mut parsed = Parsed::within(&pattern.name, order.ignore_case, left_bytes)?;
     let wide = order.encodings.iter().copied().filter(|encoding| encoding.unit_bytes() > 1);
     for encoding in [TextEncoding::Utf8].into_iter().chain(wide) {
+        parsed.memory_bytes_max = limits.left_bytes(expressions).unwrap_or_default();
         match parsed.compiled(number(index), encoding, None)? {
             Some(expression) => {
                 expressions.push(expression);
                 pattern.encodings.push(encoding);
+                limits.check(expressions)?;
             }
             None => pattern.has_assertions |= parsed.has_assertions(),
         }

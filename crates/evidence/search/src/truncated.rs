@@ -5,7 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cheetah_device::{ByteRange, coalesce};
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, coalesce};
 
 /// The most ranges that are kept: further ones widen the last.
 const RANGES_MAX: usize = 100_000;
@@ -102,11 +103,11 @@ impl Truncations {
         self.0.is_empty()
     }
 
-    /// The bytes in them that a source of `size` bytes has, each once.
-    pub fn bytes(&self, size: u64) -> u64 {
-        let whole = ByteRange::new(0, size);
-        let ranges = self.0.iter().filter_map(|truncation| truncation.range.intersection(whole)).collect();
-        coalesce(ranges, 0).iter().map(|range| range.len).sum()
+    /// The bytes in them that were searched, each once: a range may reach over some that cannot be read.
+    pub fn bytes(&self, coverage: &Coverage) -> u64 {
+        let ranges = coalesce(self.0.iter().map(|truncation| truncation.range).collect(), 0);
+        let runs = ranges.into_iter().flat_map(|range| coverage.runs(range));
+        runs.filter(|(_, state)| *state == State::Read).map(|(run, _)| run.len).sum()
     }
 }
 
@@ -120,8 +121,16 @@ mod tests {
         for (offset, len) in [(0, 10), (5, 10), (100, 0), (200, 1)] {
             truncations.push(Truncation { range: ByteRange::new(offset, len), limit: SearchLimit::Size });
         }
-        assert_eq!((truncations.ranges().len(), truncations.bytes(u64::MAX), truncations.is_empty()), (3, 16, false));
-        assert_eq!(truncations.bytes(12), 12);
+        let read = |ranges: &[(u64, u64)]| {
+            let mut coverage = Coverage::new(250);
+            ranges.iter().for_each(|(offset, len)| coverage.set(ByteRange::new(*offset, *len), State::Read));
+            truncations.bytes(&coverage)
+        };
+        assert_eq!((truncations.ranges().len(), truncations.is_empty()), (3, false));
+        assert_eq!([read(&[(0, 250)]), read(&[(0, 12)]), read(&[(0, 2), (4, 246)]), read(&[])], [16, 12, 14, 0]);
+        let mut behind = Truncations::default();
+        behind.push(Truncation { range: ByteRange::between(250, u64::MAX), limit: SearchLimit::End });
+        assert_eq!(behind.bytes(&Coverage::new(250)), 0);
         assert!(SearchLimit::ALL.iter().all(|limit| limit.name().parse() == Ok(*limit)));
         assert!("time".parse::<SearchLimit>().is_err());
     }

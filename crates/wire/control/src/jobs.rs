@@ -25,6 +25,12 @@ pub const JOB_BODY_BYTES_MAX: usize = (6 << 20) + (64 << 10);
 /// The most words of an order.
 pub const ORDER_WORDS_MAX: usize = 100_000;
 
+/// The most expressions, finders and encodings of an order that are read, of each.
+pub const ORDER_NAMES_MAX: usize = 1000;
+
+/// The most places that the stretches of a job name: a client divides its units over jobs.
+pub const JOB_PLACES_MAX: usize = 1000;
+
 /// The most base64 digits of keys that are lent: those of the longest file of the age format that is read.
 pub const LENT_KEY_DIGITS_MAX: usize = 5464;
 
@@ -85,7 +91,7 @@ impl LentKey {
 pub struct Units {
     /// Bytes of a unit: a power of two from 4 KiB to 1 MiB.
     pub unit_bytes: u64,
-    /// Their places.
+    /// Their places, of which all stretches together name at most 1000.
     pub stretches: Vec<Stretch>,
 }
 
@@ -121,14 +127,17 @@ pub struct SearchOrder {
     #[serde(deserialize_with = "order_words")]
     pub words: Vec<String>,
     /// Regular expressions whose matches have a maximum length, at most 64, each of at most 16 KiB.
+    #[serde(deserialize_with = "order_names")]
     pub expressions: Vec<String>,
-    /// The names of well-known kinds of data.
+    /// The names of well-known kinds of data, at most 1000.
+    #[serde(deserialize_with = "order_names")]
     pub finders: Vec<String>,
     /// The keys of blocks of known files, one after the other, in base64: of each the checksum of its first 512 bytes (CRC-64/NVME,
     /// little-endian), and the first 16 bytes of its BLAKE3. Blocks have 4096 bytes and begin at multiples of 512 in the text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub blocks: String,
-    /// The names of encodings.
+    /// The names of encodings, at most 1000.
+    #[serde(deserialize_with = "order_names")]
     pub encodings: Vec<String>,
     /// Whether the case of letters is ignored.
     pub ignore_case: bool,
@@ -136,30 +145,38 @@ pub struct SearchOrder {
     pub context_bytes: usize,
 }
 
-/// Reads the words of an order. Others than the first are refused before they take memory: a body has room for millions of empty ones.
+/// Reads the words of an order.
 fn order_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    struct Words;
+    deserializer.deserialize_seq(Texts { count_max: ORDER_WORDS_MAX })
+}
 
-    impl<'de> Visitor<'de> for Words {
-        type Value = Vec<String>;
+/// Reads expressions or names of an order.
+fn order_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    deserializer.deserialize_seq(Texts { count_max: ORDER_NAMES_MAX })
+}
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {ORDER_WORDS_MAX} words")
-        }
+/// A list of texts. One that is longer is refused before it takes memory: a body has room for millions of empty texts.
+struct Texts {
+    count_max: usize,
+}
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-            let mut words = Vec::new();
-            while let Some(word) = access.next_element()? {
-                if words.len() == ORDER_WORDS_MAX {
-                    return Err(A::Error::invalid_length(ORDER_WORDS_MAX + 1, &self));
-                }
-                words.push(word);
-            }
-            Ok(words)
-        }
+impl<'de> Visitor<'de> for Texts {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {} texts", self.count_max)
     }
 
-    deserializer.deserialize_seq(Words)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = access.next_element()? {
+            if texts.len() == self.count_max {
+                return Err(A::Error::invalid_length(self.count_max.saturating_add(1), &self));
+            }
+            texts.push(text);
+        }
+        Ok(texts)
+    }
 }
 
 /// Units at regular distances: some, and as many in each further round, each a step after that of the round before.
@@ -339,5 +356,17 @@ mod tests {
         };
         assert_eq!(read(ORDER_WORDS_MAX).unwrap(), ORDER_WORDS_MAX);
         read(ORDER_WORDS_MAX + 1).unwrap_err();
+    }
+
+    #[test]
+    fn an_order_with_more_expressions_finders_or_encodings_than_are_read_is_none() {
+        let read =
+            |order: SearchOrder| serde_json::from_slice::<SearchOrder>(&serde_json::to_vec(&order).unwrap()).is_ok();
+        for (count, is_read) in [(ORDER_NAMES_MAX, true), (ORDER_NAMES_MAX + 1, false)] {
+            let names = || vec![String::new(); count];
+            assert_eq!(read(SearchOrder { expressions: names(), ..SearchOrder::default() }), is_read);
+            assert_eq!(read(SearchOrder { finders: names(), ..SearchOrder::default() }), is_read);
+            assert_eq!(read(SearchOrder { encodings: names(), ..SearchOrder::default() }), is_read);
+        }
     }
 }

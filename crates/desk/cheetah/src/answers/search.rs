@@ -145,7 +145,7 @@ pub struct Search<'a> {
     pub source: &'a str,
     /// The ranges that were searched only partly because a limit was reached, in the order in which they were found. They may overlap.
     pub truncated: Vec<Truncated>,
-    /// The bytes in them that the source has, each once. `searched_bytes` includes them. Without hits, nothing is known of what they hold beyond the limit.
+    /// The bytes in them that were searched, each once. `searched_bytes` includes them. Without hits, nothing is known of what they hold beyond the limit.
     pub truncated_bytes: u64,
     /// Bytes that cannot be read.
     pub unreadable_bytes: u64,

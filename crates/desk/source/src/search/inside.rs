@@ -36,7 +36,7 @@ pub struct Streams {
     /// What each pattern finds.
     compressed: Arc<[Option<Compressed>]>,
     found: Vec<Place>,
-    /// Places that were found when there was no room, and from where to where they lie.
+    /// The number of places that were found when there was no room, and the range in which they lie.
     left_out: u64,
     left_out_range: Option<ByteRange>,
 }
@@ -75,8 +75,6 @@ pub struct Counts {
 /// What was found at a place in the source.
 #[derive(Default)]
 pub struct Inside {
-    /// The place.
-    pub offset: u64,
     /// The hits.
     pub hits: Vec<InnerHit>,
     /// What became of the data.
@@ -137,7 +135,7 @@ impl Streams {
         Self { compressed: compressed.collect(), found: Vec::new(), left_out: 0, left_out_range: None }
     }
 
-    /// The places that are not searched: there were too many.
+    /// The number of places that are not searched: there were too many.
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -160,10 +158,7 @@ impl Streams {
         let room = PLACES_MAX.saturating_sub(self.found.len());
         let left_out = places.get(room.min(places.len())..).unwrap_or_default();
         self.left_out += left_out.len() as u64;
-        if let Some(range) = range_of(left_out) {
-            let begin = self.left_out_range.map_or(range.offset, |earlier| earlier.offset);
-            self.left_out_range = Some(ByteRange::between(begin, range.end()));
-        }
+        self.left_out_range = range_of(left_out.iter().copied(), self.left_out_range);
         self.found.extend(places.into_iter().take(room));
     }
 
@@ -182,7 +177,8 @@ impl Streams {
             // A task of its own, so that processors unpack side by side.
             async move { tokio::spawn(inside).await.map_err(ended)? }
         };
-        let (places, last) = (self.found.len() as u64, self.found.last().copied());
+        let found = Arc::new(self.found);
+        let (places, rest) = (found.len() as u64, found.clone());
         let left = (work_bytes_max(device_bytes).saturating_sub(searched.work_bytes), searched.places);
         let skipped = usize::try_from(searched.places).unwrap_or(usize::MAX);
         let within_limits = move |(left_bytes, done): &mut (u64, u64), inside: Result<Inside>| {
@@ -193,8 +189,8 @@ impl Streams {
                     *left_bytes = left_bytes.saturating_sub(inside.work_bytes);
                     if *left_bytes == 0 && places > *done {
                         inside.counts.given_up += places - *done;
-                        let begin = inside.offset.saturating_add(1);
-                        let rest = last.map(|last| ByteRange::between(begin, last.end()));
+                        let done = usize::try_from(*done).unwrap_or(usize::MAX);
+                        let rest = range_of(rest.iter().skip(done).copied(), None);
                         let limit = SearchLimit::Work;
                         inside.truncated.extend(rest.map(|range| Truncation { range, limit }));
                     }
@@ -203,7 +199,7 @@ impl Streams {
             });
             future::ready(next)
         };
-        stream::iter(self.found.into_iter().skip(skipped))
+        stream::iter((skipped..found.len()).filter_map(move |nth| found.get(nth).copied()))
             .map(each)
             .buffered(workers.max(1))
             .scan(left, within_limits)
@@ -234,10 +230,10 @@ impl Place {
     }
 }
 
-/// The range from the first of these places to the last.
-fn range_of(places: &[Place]) -> Option<ByteRange> {
-    let (first, last) = (places.first()?, places.last()?);
-    Some(ByteRange::between(first.offset, last.end()))
+/// The range in which these places lie, and an earlier one.
+fn range_of(places: impl Iterator<Item = Place>, earlier: Option<ByteRange>) -> Option<ByteRange> {
+    let ranges = places.map(|place| ByteRange::between(place.offset, place.end()));
+    ranges.chain(earlier).reduce(|all, next| ByteRange::between(all.offset.min(next.offset), all.end().max(next.end())))
 }
 
 /// What became of the data at a place of the source, of which some may have been left out.
@@ -274,7 +270,7 @@ async fn inside(
     search: Arc<Search>,
     compressed: Arc<[Option<Compressed>]>,
 ) -> Result<Inside> {
-    let mut found = Inside { offset: place.offset, ..Inside::default() };
+    let mut found = Inside::default();
     let (source_place, source_bytes, mut truncating) = (place, device.geometry().size, Truncating::default());
     let (mut left_bytes, mut left_room) = (PLACE_BYTES_MAX, HITS_BYTES_MAX);
     let mut next = vec![Next { device, place, offset: place.offset, way: kind_name(place.kind), depth: 1 }];
@@ -440,6 +436,17 @@ mod tests {
         let own = ByteRange::new(0, bytes.len() as u64);
         assert!(search.scan(&Window { offset: 0, bytes: bytes.clone(), own }).is_err());
         assert_eq!(scanned(&search, &[], &bytes, usize::MAX).unwrap().hits.len(), (1 << 20) + 10);
+    }
+
+    #[test]
+    fn places_that_are_left_out_lie_in_one_range_whatever_their_order() {
+        let place = |offset, before| Place { offset, before, kind: Compressed::Gzip };
+        let range = range_of([place(500, 0), place(100, 20), place(100, 0)].into_iter(), None);
+        assert_eq!(range, Some(ByteRange::between(100, 501)));
+        assert_eq!(range_of([place(700, 9)].into_iter(), range), Some(ByteRange::between(100, 710)));
+        assert_eq!((range_of([].into_iter(), range), range_of([].into_iter(), None)), (range, None));
+        // A place alone is no empty range, which no record could name.
+        assert_eq!(range_of([place(7, 0)].into_iter(), None), Some(ByteRange::new(7, 1)));
     }
 
     #[tokio::test]

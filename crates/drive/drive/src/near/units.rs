@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cheetah_control::jobs::{NewJob, Stretch, UnitPlace, Units};
+use cheetah_control::jobs::{JOB_PLACES_MAX, NewJob, Stretch, UnitPlace, Units};
 use cheetah_device::ByteRange;
 use cheetah_seal::Record;
 use futures::FutureExt as _;
@@ -14,8 +14,6 @@ use super::locate::Locator;
 use super::node_work::NodeWork;
 use super::stretches::stretches;
 
-/// The places that the request for a job names at most: it is then below the limit of a body.
-const PLACES_MAX: usize = 1000;
 /// The most parts of a drive in work at once, so that each thread of a node has work.
 const PARTS_MAX: usize = 8;
 
@@ -148,14 +146,14 @@ impl Nodes {
     }
 }
 
-/// Divides stretches over requests, each of which names few enough places.
+/// Divides stretches over requests, each of which names no more places than a node takes.
 fn requests(stretches: Vec<Stretch>) -> Vec<Vec<Stretch>> {
     let mut requests: Vec<Vec<Stretch>> = Vec::new();
     let mut places = 0;
     for stretch in stretches {
         places += stretch.units.len();
         match requests.last_mut() {
-            Some(last) if places <= PLACES_MAX => last.push(stretch),
+            Some(last) if places <= JOB_PLACES_MAX => last.push(stretch),
             _ => {
                 places = stretch.units.len();
                 requests.push(vec![stretch]);

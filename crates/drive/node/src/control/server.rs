@@ -36,8 +36,9 @@ use cheetah_tls::{Role, Roles, ServerTls};
 
 /// Limits for callers. A deletion of all of a node's memory fits, and so does a connection of each process that uses a drive.
 const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(600) };
-/// The requests with jobs that are read at once, so that their bodies and words take limited memory: the others wait.
-const JOB_BODIES_MAX: usize = 4;
+/// The requests with jobs that are read at once, so that their bodies and words take limited memory, up to about 20 MiB each: the others
+/// wait. None takes longer than a body may.
+const JOB_BODIES_MAX: usize = 2;
 /// The longest time for which an export may wait to be confirmed, in seconds.
 const CONFIRM_S_MAX: u64 = 300;
 /// The pause between looks at an export that is not confirmed.

@@ -356,6 +356,14 @@ impl Job {
         drop(self.key.lock().take());
     }
 
+    /// Whether it was cancelled. It is ended here if it is abandoned: while all threads wait, no other looks after jobs.
+    fn is_over(&self) -> bool {
+        if self.output.is_abandoned() {
+            self.end();
+        }
+        self.output.is_cancelled()
+    }
+
     /// Works on it, as soon and as long as it may.
     fn run(&self, pace: &Pace) {
         if self.output.is_cancelled() {
@@ -372,7 +380,7 @@ impl Job {
 
     /// Works on the units, and returns their number. The key is wiped when this returns: before the last line is there.
     fn work(&self, pace: &Pace) -> Result<u64, Stopped> {
-        let is_cancelled = || self.output.is_cancelled();
+        let is_cancelled = || self.is_over();
         // Before the turn: otherwise a job that may be worked on could wait for one that pauses.
         let begun = match &self.task {
             Task::Digest(work) => Begun::Digest(*work),

@@ -35,6 +35,11 @@ const EXPRESSION_BYTES_MAX: usize = 16 << 10;
 /// The memory without which no search is taken, in bytes: that of a few words.
 const SEARCH_BYTES_LEAST: u64 = 1 << 20;
 
+/// What an order may take, in bytes, before its memory is granted: that of a few orders is a part of what a node keeps for itself.
+const ORDER_BYTES_FREE: u64 = 256 << 10;
+/// What a text of an order takes beside its bytes: its place in a list that grew, and what is allocated beside it.
+const TEXT_BYTES: usize = 2 * size_of::<String>() + 32;
+
 const _: () = {
     // A machine that keeps memory for a search has enough for any search, in one thread.
     let words = LIMITS.word_memory_bytes_max + LIMITS.block_bytes_max * BLOCK_MEMORY;
@@ -65,6 +70,8 @@ pub(super) struct Patterns {
     memory: Arc<SearchMemory>,
     /// The threads that may search for them at once, if there is memory for all.
     threads: usize,
+    /// The memory of the order itself, unless its words are compiled: that counts it.
+    kept: Mutex<Option<Granted>>,
     search: OnceLock<std::result::Result<Compiled, NoPatterns>>,
 }
 
@@ -108,7 +115,18 @@ impl Patterns {
 
     fn compiled(&self) -> std::result::Result<Compiled, NoPatterns> {
         let share = Share::of(&self.order, self.threads);
-        let compiling = self.memory.compiling();
+        let _compiling = self.memory.compiling();
+        let kept = if share.has_words { self.kept.lock().take() } else { None };
+        let kept_bytes = kept.as_ref().map_or(0, Granted::bytes);
+        drop(kept);
+        let compiled = self.compiled_within(&share);
+        if compiled.is_err() && kept_bytes > 0 {
+            *self.kept.lock() = Some(self.memory.grant(kept_bytes));
+        }
+        compiled
+    }
+
+    fn compiled_within(&self, share: &Share) -> std::result::Result<Compiled, NoPatterns> {
         let mut granted = self.memory.grant(share.bytes_max());
         let limits = share.limits(granted.bytes());
         let search = compiled(&self.order, limits).map_err(|error| match error.cause::<TooMuch>() {
@@ -120,7 +138,6 @@ impl Patterns {
         let fitting = fitting.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
         let threads = fitting.clamp(1, self.threads.max(1));
         granted.shrink(shared.saturating_add(thread.saturating_mul(threads as u64)));
-        drop(compiling);
         Ok(Compiled { search, seats: Seats::new(threads), _granted: granted })
     }
 }
@@ -129,6 +146,8 @@ impl Patterns {
 struct Share {
     /// Words, and blocks of known files.
     has_words: bool,
+    /// What these blocks take, in bytes: words get the rest.
+    block_memory_bytes: usize,
     /// Expressions, and well-known kinds of data.
     has_expressions: bool,
     threads: usize,
@@ -138,6 +157,8 @@ impl Share {
     fn of(order: &SearchOrder, threads: usize) -> Self {
         Self {
             has_words: !order.words.is_empty() || !order.blocks.is_empty(),
+            // Four digits of base64 are three bytes.
+            block_memory_bytes: (order.blocks.len() / 4 * 3).min(LIMITS.block_bytes_max) * BLOCK_MEMORY,
             has_expressions: !order.expressions.is_empty() || !order.finders.is_empty(),
             threads: threads.max(1),
         }
@@ -156,7 +177,7 @@ impl Share {
         let both = self.has_words && self.has_expressions;
         let share = usize::try_from(if both { bytes / 2 } else { bytes }).unwrap_or(usize::MAX);
         Limits {
-            word_memory_bytes_max: LIMITS.word_memory_bytes_max.min(share),
+            word_memory_bytes_max: LIMITS.word_memory_bytes_max.min(share.saturating_sub(self.block_memory_bytes)),
             block_bytes_max: LIMITS.block_bytes_max.min(share / BLOCK_MEMORY),
             expression_bytes_max: LIMITS.expression_bytes_max.min(share),
         }
@@ -197,6 +218,13 @@ pub(crate) fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     search
 }
 
+/// What an order takes itself, in bytes.
+fn order_bytes(order: &SearchOrder) -> u64 {
+    let lists = [&order.words, &order.expressions, &order.finders, &order.encodings];
+    let texts = lists.into_iter().flatten().map(|text| text.capacity() + TEXT_BYTES);
+    (texts.sum::<usize>() + order.blocks.capacity()) as u64
+}
+
 /// The keys of blocks, as they are sent.
 fn blocks(text: &str) -> Result<Vec<BlockKey>> {
     let bytes = STANDARD.decode(text).ok();
@@ -221,11 +249,11 @@ impl AllPatterns {
     ///
     /// # Errors
     ///
-    /// `TooMany` if the node has those of too many others; `NoMemory` if hardly any memory is left.
+    /// `TooMany` if the node has those of too many others; `NoMemory` if hardly any memory is left, or not even that of the order.
     pub fn of(&self, order: SearchOrder) -> std::result::Result<Arc<Patterns>, JobError> {
         let memory = Arc::clone(&self.memory);
         // Wiped if it is not kept.
-        let new = Patterns { order, memory, threads: self.threads, search: OnceLock::new() };
+        let new = Patterns { order, memory, threads: self.threads, kept: Mutex::default(), search: OnceLock::new() };
         let mut all = self.all.lock();
         all.retain(|patterns| patterns.strong_count() > 0);
         if let Some(same) = all.iter().filter_map(Weak::upgrade).find(|same| same.order == new.order) {
@@ -235,6 +263,8 @@ impl AllPatterns {
             return Err(JobError::TooMany);
         }
         self.memory.check(SEARCH_BYTES_LEAST)?;
+        let kept_bytes = order_bytes(&new.order).saturating_sub(ORDER_BYTES_FREE);
+        *new.kept.lock() = Some(self.memory.grant_all(kept_bytes)?);
         let new = Arc::new(new);
         all.push(Arc::downgrade(&new));
         Ok(new)
@@ -382,6 +412,35 @@ pub(super) mod tests {
         let wrong = |order| matches!(threads(order, 4096), Err(NoPatterns::Wrong(_)));
         assert!(wrong(expression("a+")) && wrong(expression("(?u:\\w{2000})")));
         assert!(matches!(threads(expression("a+"), 2), Err(NoPatterns::Wrong(_))));
+    }
+
+    #[test]
+    fn words_and_blocks_together_take_no_more_than_the_order_is_granted() {
+        let order = |keys: usize| SearchOrder { blocks: STANDARD.encode(vec![0u8; 24 * keys]), ..words(&["secret"]) };
+        let granted = 10 << 20;
+        let limits = Share::of(&order(1000), 1).limits(granted);
+        assert_eq!(limits.word_memory_bytes_max as u64 + 24 * 1000 * BLOCK_MEMORY as u64, granted);
+        // With all that an order may have, nothing is less than at any node.
+        for keys in [0, 1000, 100_000] {
+            let share = Share::of(&order(keys), 1);
+            assert!(!is_less(share.limits(share.bytes_max())), "{keys}");
+        }
+    }
+
+    #[test]
+    fn an_order_takes_its_memory_as_long_as_it_is_kept_and_is_refused_if_there_is_not_as_much() {
+        let memory = search_memory::of(8 * MIB);
+        let all = AllPatterns::within(Arc::clone(&memory), 1);
+        let first = all.of(many(20_000, 100)).unwrap();
+        let left = memory.reserved_bytes();
+        assert!((4 * MIB..6 * MIB).contains(&left), "{left}");
+        assert!(matches!(all.of(many(40_000, 100)).err(), Some(JobError::NoMemory(_))));
+        assert_eq!(memory.reserved_bytes(), left);
+        // Its words take more than there is. It is still there.
+        assert!(first.search().is_err());
+        assert_eq!(memory.reserved_bytes(), left);
+        drop(first);
+        assert_eq!(memory.reserved_bytes(), 8 * MIB);
     }
 
     #[test]

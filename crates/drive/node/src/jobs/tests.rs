@@ -175,6 +175,25 @@ async fn a_search_for_which_there_is_no_memory_is_refused_or_ends_and_other_jobs
     assert!(matches!(&line, JobLine::Failed { .. }), "{line:?}");
 }
 
+#[test]
+fn a_job_whose_client_is_gone_ends_while_its_thread_waits_for_a_place_and_frees_its_memory() {
+    let (exports, instance) = exports();
+    let memory = search_memory::of(64 * MIB);
+    let jobs = narrow(Duration::from_millis(1)).within(Arc::clone(&memory));
+    let order = || SearchOrder { expressions: vec!["a{3}b".into()], ..patterns::tests::words(&[]) };
+    let held = jobs.patterns.of(order()).unwrap();
+    let place = held.begin(|| false).unwrap();
+    let id = jobs.add(search(instance, order()), "desk", &exports, instance).unwrap();
+    while jobs.queue.state.lock().by_id.contains_key(&id) {
+        thread::yield_now();
+    }
+    drop(place);
+    drop(held);
+    while memory.reserved_bytes() < 64 * MIB {
+        thread::yield_now();
+    }
+}
+
 /// A search for `x` of the whole export as units of a seal, with a key that is lent as this task. The export is all holes.
 fn sealed(jobs: &Jobs, instance: Instance, task: char) -> NewJob {
     let unit = 4 * KIB;

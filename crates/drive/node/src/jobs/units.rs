@@ -1,6 +1,6 @@
 //! The units that a job works on.
 
-use cheetah_control::jobs::{UnitPlace, Units};
+use cheetah_control::jobs::{JOB_PLACES_MAX, UnitPlace, Units};
 use cheetah_seal::units::TRAILER_BYTES;
 
 use super::output::Cancelled;
@@ -29,6 +29,10 @@ pub(super) fn check(units: &Units, is_sealed: bool, export_bytes: u64) -> Result
     let unit = units.unit_bytes;
     if !unit.is_power_of_two() || !UNIT_BYTES.contains(&unit) {
         return Err("a unit is a power of two from 4 KiB to 1 MiB");
+    }
+    // They are kept until the job ends, and a body has room for many.
+    if units.stretches.iter().fold(0usize, |sum, stretch| sum.saturating_add(stretch.units.len())) > JOB_PLACES_MAX {
+        return Err("a job names at most 1,000 places: divide it");
     }
     match units.count().and_then(|count| count.checked_mul(unit)) {
         Some(1..) if units.stretches.iter().all(|stretch| stretch.rounds > 0 && !stretch.units.is_empty()) => {}
@@ -111,6 +115,10 @@ pub(super) mod tests {
         refused(vec![stretch(2, &[(0, 0)], 0, 1)]);
         refused(vec![stretch(1, &[(0, 1)], 0, 0)]);
         refused(vec![stretch(1, &[(0, u64::MAX - (u64::MAX % unit))], 0, 0)]);
+        let places = |count: usize| vec![stretch(1, &vec![(0, 0); count], 0, 0)];
+        assert_eq!(check(&units(unit, places(JOB_PLACES_MAX)), 1 << 40), Ok(()));
+        let over = [places(JOB_PLACES_MAX), places(1)].concat();
+        assert!(check(&units(unit, over), 1 << 40).is_err());
         let two_each = stretch(4, &[(0, 0), (unit, unit)], 2 * unit, 2 * unit);
         assert_eq!(check(&units(unit, vec![two_each]), 8 * unit), Ok(()));
     }

@@ -127,6 +127,8 @@ async fn hostile_orders_of_searches_are_refused() {
         (words("x", 100_001), 400),
         (words(&"x".repeat(8193), 1), 400),
         (expressions("x", 65), 400),
+        (SearchOrder { encodings: vec!["utf-8".into(); 1001], ..words("x", 1) }, 400),
+        (SearchOrder { finders: vec![String::new(); 1001], ..words("x", 1) }, 400),
         (expressions(&"x".repeat((16 << 10) + 1), 1), 400),
         (SearchOrder { version: "0.0.0".into(), ..words("x", 1) }, 400),
     ] {

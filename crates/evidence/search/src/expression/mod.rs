@@ -15,12 +15,19 @@ pub use self::lead::{Lead, Sign};
 use self::text::Text;
 use crate::encoding::TextEncoding;
 use crate::found::{Found, MATCH_BYTES_MAX};
+use crate::memory::TooMuch;
 use crate::wide::widened;
 
 /// The maximum size of a compiled expression, in bytes.
 const COMPILED_BYTES_MAX: usize = 32 << 20;
 /// The maximum size of the memory in which one expression keeps what it learned of a search, in bytes.
 const CACHE_BYTES_MAX: usize = 4 << 20;
+/// The automata of an expression: one that reads forward, and one that reads backward.
+const AUTOMATA: usize = 2;
+/// What a byte of an expression's text takes while it is parsed.
+const PARSED_BYTES: usize = 512;
+/// The same where classes are those of Unicode: `\w`, in any case, has thousands of ranges before they are united.
+const PARSED_UNICODE_BYTES: usize = 16 << 10;
 /// The depth of nested groups.
 const DEPTH_MAX: u32 = 100;
 
@@ -60,6 +67,8 @@ pub struct Expression {
     check: Option<Check>,
     /// Where matches are tried; everywhere without.
     leader: Option<Leader>,
+    /// The most memory in which a thread keeps what it learned of a search.
+    cache_bytes_max: usize,
     /// The length of the longest match, or how far from the beginning of a match its check reads, if that is more.
     pub bytes_max: usize,
 }
@@ -68,6 +77,8 @@ pub struct Expression {
 pub struct Parsed<'a> {
     text: &'a str,
     hir: Hir,
+    /// The most memory that it may take, compiled for an encoding.
+    pub memory_bytes_max: usize,
 }
 
 /// Why an expression cannot be searched for: a clause about it.
@@ -117,8 +128,22 @@ impl<'a> Parsed<'a> {
             (Some(0), _) => refuse(BadExpression::Empty),
             (_, None) => refuse(BadExpression::NoLimit),
             (_, Some(len)) if len > MATCH_BYTES_MAX => refuse(BadExpression::TooLong(len)),
-            _ => Ok(Self { text, hir }),
+            _ => Ok(Self { text, hir, memory_bytes_max: usize::MAX }),
         }
+    }
+
+    /// Parses an expression that may take as much memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); also if parsing it may take more, with [`TooMuch`] as the cause.
+    pub fn within(text: &'a str, ignore_case: bool, memory_bytes_max: usize) -> Result<Self> {
+        if parsed_bytes(text) > memory_bytes_max {
+            let why =
+                format!("the expression '{text}' may take too much memory: shorten it, or divide the expressions");
+            return Err(Error::misuse(why).because(TooMuch));
+        }
+        Ok(Self { memory_bytes_max, ..Self::new(text, ignore_case)? })
     }
 
     /// Compiles it for an encoding; `None` if it cannot be searched there. In any but UTF-16, it is searched as it is.
@@ -140,21 +165,37 @@ impl<'a> Parsed<'a> {
                 "the expression '{text}' can match more than {MATCH_BYTES_MAX} bytes of {encoding}: repeat less"
             ))
         })?;
+        let automaton_bytes_max = self.memory_bytes_max.saturating_sub(CACHE_BYTES_MAX) / AUTOMATA;
+        // Each automaton may learn as much. Without a limit, they learn more together.
+        let is_limited = self.memory_bytes_max < usize::MAX;
+        let learned_bytes_max = if is_limited { CACHE_BYTES_MAX / AUTOMATA } else { CACHE_BYTES_MAX };
         let config = Config::new()
             .utf8_empty(false)
-            .nfa_size_limit(Some(COMPILED_BYTES_MAX))
-            .hybrid_cache_capacity(CACHE_BYTES_MAX);
-        let regex = Regex::builder()
-            .configure(config)
-            .build_from_hir(&hir)
-            .map_err(|error| Error::misuse(format!("the expression '{text}' is too large: repeat less ({error})")))?;
-        Ok(Some(Expression { pattern, encoding, regex, check, leader: None, bytes_max }))
+            .nfa_size_limit(Some(automaton_bytes_max.min(COMPILED_BYTES_MAX)))
+            .hybrid_cache_capacity(learned_bytes_max);
+        let regex = Regex::builder().configure(config).build_from_hir(&hir).map_err(|error| {
+            let refused = Error::misuse(format!("the expression '{text}' is too large: repeat less ({error})"));
+            // It is no matter of what is left if no expression may be as large.
+            let is_of_memory = error.size_limit().is_some() && automaton_bytes_max < COMPILED_BYTES_MAX;
+            if is_of_memory { refused.because(TooMuch) } else { refused }
+        })?;
+        let cache_bytes_max = regex.create_cache().memory_usage() + AUTOMATA * learned_bytes_max;
+        Ok(Some(Expression { pattern, encoding, regex, check, leader: None, cache_bytes_max, bytes_max }))
     }
 
     /// Whether it is text with assertions, which are not searched in UTF-16.
     pub fn has_assertions(&self) -> bool {
         !self.hir.properties().look_set().is_empty()
     }
+}
+
+/// What parsing an expression takes at most, in bytes.
+fn parsed_bytes(text: &str) -> usize {
+    // Flags stand behind a question mark. Other text that looks like them is taken for them.
+    let is_flag = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
+    let has_flag = |rest: &str| rest.bytes().take_while(is_flag).any(|byte| byte == b'u');
+    let has_unicode = text.split('?').skip(1).any(has_flag);
+    text.len().saturating_mul(if has_unicode { PARSED_UNICODE_BYTES } else { PARSED_BYTES })
 }
 
 /// What an error of the parser says, without the drawing before it.
@@ -169,7 +210,7 @@ fn first_line(error: &regex_syntax::Error) -> String {
 impl Expression {
     /// The memory that it takes, with the most of what a thread learns of a search.
     pub fn memory_bytes(&self) -> usize {
-        self.shared_bytes() + CACHE_BYTES_MAX
+        self.shared_bytes() + self.cache_bytes_max
     }
 
     /// The part of it that all threads share.
@@ -240,6 +281,29 @@ impl Expression {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expression_that_takes_more_memory_than_it_may_is_refused_before_it_is_taken() {
+        const MIB: usize = 1 << 20;
+        let is_taken = |text: &str, memory_bytes_max| {
+            let parsed = Parsed::within(text, false, memory_bytes_max);
+            match parsed.and_then(|parsed| parsed.compiled(0, TextEncoding::Utf8, None)) {
+                Ok(_) => true,
+                Err(error) => {
+                    assert_eq!(error.cause::<TooMuch>(), Some(&TooMuch), "{text}");
+                    false
+                }
+            }
+        };
+        // Parsing alone may take it.
+        let classes = "(?u:".to_owned() + &"\\w".repeat(40) + ")";
+        assert_eq!([MIB, 128 * MIB].map(|most| is_taken(&classes, most)), [false, true]);
+        let letters = "[a-z]".repeat(200);
+        assert_eq!([MIB / 4, 16 * MIB].map(|most| is_taken(&letters, most)), [false, true]);
+        // An automaton takes it.
+        let repeated = "(?u:\\w{20})";
+        assert_eq!([4 * MIB, 128 * MIB].map(|most| is_taken(repeated, most)), [false, true]);
+    }
 
     #[test]
     fn an_expression_whose_matches_have_no_maximum_length_is_refused() {

@@ -155,7 +155,7 @@ impl Shown<'_> {
             size_bytes: self.outcome.coverage().size(),
             source: self.source,
             truncated: self.outcome.truncated().ranges().iter().map(truncated).collect(),
-            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage().size()),
+            truncated_bytes: self.outcome.truncated().bytes(self.outcome.coverage()),
             unreadable_bytes: self.bytes(State::Unreadable),
             unsearched_bytes: self.bytes(State::Unread),
         }
@@ -276,32 +276,43 @@ impl Shown<'_> {
 
 /// Shows the answer of an earlier search of the same, which came to its end.
 pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> Result<()> {
-    let number = |name: &str| answer.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
-    let (hits, size) = (number("hits"), Size(number("size_bytes")));
+    let text = wrapped(&earlier_text(answer, source), 0);
+    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
+    let partly = numbers(Some(answer), &["truncated_bytes"]);
+    match (numbers(answer.get("carved"), &["given_up", "unreadable"]), unfinished_inside(answer)) {
+        (0, 0) if partly == 0 => Ok(()),
+        (0, 0) => Err(not_to_the_end(source, 1, "compressed data were not searched")),
+        (0, places) => Err(not_to_the_end(source, places, "compressed data were not searched")),
+        (places, _) => Err(not_to_the_end(source, places, "files were not carved")),
+    }
+}
+
+/// What an earlier search found. Of all that the source has only if all of it was searched to its end.
+fn earlier_text(answer: &serde_json::Value, source: &str) -> String {
+    let (hits, size) = (numbers(Some(answer), &["hits"]), Size(numbers(Some(answer), &["size_bytes"])));
     let hits = match hits {
         0 => "no hits".to_owned(),
         1 => "1 hit".to_owned(),
         hits => format!("{hits} hits"),
     };
     let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
-    let (partly, what) = (number("truncated_bytes"), format!("{source}: {size} were searched before"));
-    let what = match truncated {
-        0 => format!("{source}: all {size} were searched before: {hits}"),
-        _ => format!("{what}: {hits} so far; not all that it holds was searched"),
-    };
-    let text = wrapped(&what, 0);
-    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
-    let of = |part: &str, names: &[&str]| -> u64 {
-        let number =
-            |name: &&str| answer.get(part).and_then(|part| part.get(*name)).and_then(serde_json::Value::as_u64);
-        names.iter().filter_map(number).fold(0, u64::saturating_add)
-    };
-    match (of("carved", &["given_up", "unreadable"]), of("inside", &["cut", "given_up", "unreadable"])) {
-        (0, 0) if partly == 0 => Ok(()),
-        (0, 0) => Err(not_to_the_end(source, 1, "compressed data were not searched")),
-        (0, places) => Err(not_to_the_end(source, places, "compressed data were not searched")),
-        (places, _) => Err(not_to_the_end(source, places, "files were not carved")),
+    match truncated > 0 || unfinished_inside(answer) > 0 {
+        false => format!("{source}: all {size} were searched before: {hits}"),
+        true => {
+            format!("{source}: {size} were searched before: {hits} so far; not all that it holds was searched")
+        }
     }
+}
+
+/// The compressed data that an earlier search did not search to their end.
+fn unfinished_inside(answer: &serde_json::Value) -> u64 {
+    numbers(answer.get("inside"), &["cut", "given_up", "unreadable"])
+}
+
+/// The sum of the numbers of these names in a part of an answer.
+fn numbers(part: Option<&serde_json::Value>, names: &[&str]) -> u64 {
+    let number = |name: &&str| part.and_then(|part| part.get(*name)).and_then(serde_json::Value::as_u64);
+    names.iter().filter_map(number).fold(0, u64::saturating_add)
 }
 
 fn not_to_the_end(source: &str, places: u64, what: &str) -> Failure {
@@ -408,4 +419,27 @@ fn carved_line(counts: Counts) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_earlier_search_without_hits_says_so_of_all_only_if_all_was_searched_to_its_end() {
+        let is_of_all = |inside: serde_json::Value, truncated: serde_json::Value| {
+            let answer = json!({ "hits": 0, "size_bytes": 1024, "inside": inside, "truncated": truncated });
+            let text = earlier_text(&answer, "disk.raw");
+            assert!(text.contains("no hits"));
+            !text.contains("so far")
+        };
+        let whole = json!({ "cut": 0, "given_up": 0, "unreadable": 0 });
+        assert!(is_of_all(json!(null), json!([])) && is_of_all(whole.clone(), json!([])));
+        assert!(!is_of_all(whole, json!([{ "offset": 0, "len": 1, "limit": "depth" }])));
+        for name in ["cut", "given_up", "unreadable"] {
+            assert!(!is_of_all(json!({ name: 1 }), json!([])), "{name}");
+        }
+    }
 }
