@@ -135,7 +135,8 @@ class Engine:
             except yara_x.CompileError as error:
                 raise ValueError(f"{name}: these YARA rules do not compile: {_colourless(str(error))}") from error
         compiler.new_namespace(_NAMESPACE)
-        self._has_rules = bool(rules)
+        self.has_rules = bool(rules)
+        """Whether there are more than keywords."""
         self.asks_for_names = any(_NAMES_ASKED.search(text) for _, text in rules)
         """Whether the result may depend on the file's name."""
         for source in self._keyword_rules():
@@ -179,7 +180,7 @@ class Engine:
         try:
             return self._hits(self._scanner if rules else self._keywords_alone(), data, base, accept)
         except yara_x.TimeoutError as error:
-            if not (self._keywords and self._has_rules and rules):
+            if not (self._keywords and self.has_rules and rules):
                 raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
         try:
             hits = self._hits(self._keywords_alone(), data, base, accept)
@@ -296,10 +297,12 @@ class Stream:
         self._end = end
         self._buffer = bytearray()
         self._base = 0
-        self._hits: dict[tuple[str, str], Hit] = {}
+        # Rules of two files may have the same name.
+        self._hits: dict[tuple[str, str, str], Hit] = {}
         self._rules = True
         self._spent_s = 0.0
-        self._ended = False
+        self.ended = False
+        """Whether nothing of the rest is searched, which took too long."""
         self.in_pieces = False
         self.trouble: str | None = None
 
@@ -313,9 +316,11 @@ class Stream:
             self.in_pieces = True
             self._window(WINDOW_BYTES + OVERLAP_BYTES, WINDOW_BYTES)
 
-    def finish(self) -> list[Hit]:
-        """Returns the hits, keywords first."""
+    def finish(self, is_empty: bool = False) -> list[Hit]:
+        """Returns the hits, keywords first. Of what `is_empty`, nothing was fed, and conditions of rules may hold nevertheless."""
         self._flush()
+        if is_empty and self._engine.has_rules:
+            self._window(0, 0)
         return [self._hits[key] for key in sorted(self._hits)]
 
     def _flush(self) -> None:
@@ -327,7 +332,7 @@ class Stream:
 
     def _window(self, length: int, accept: int) -> None:
         for hit in self._scan(length, accept):
-            kept = self._hits.setdefault((hit.kind, hit.rule), hit)
+            kept = self._hits.setdefault((hit.kind, hit.rule, hit.file), hit)
             if kept is not hit:
                 known = set(kept.offsets)
                 new = [place for place, offset in enumerate(hit.offsets) if offset not in known]
@@ -341,10 +346,10 @@ class Stream:
 
     def _scan(self, length: int, accept: int) -> list[Hit]:
         """Returns the hits in a window, as far as it is still to be searched."""
-        if self._ended:
+        if self.ended:
             return []
         if self._spent_s > FILE_S:
-            self._ended = True
+            self.ended = True
             self._say(f"nothing was searched from byte {self._base} on, since that had taken {FILE_S:.0f} s already")
             return []
         began_s = time.monotonic()
@@ -352,8 +357,8 @@ class Stream:
             return self._engine.scan(bytes(self._buffer[:length]), self._base, accept, self._rules)
         except TooLong as error:
             self._rules = False
-            self._ended = not error.has_keywords
-            rest = "nor was what follows" if self._ended else "what follows was searched for keywords alone"
+            self.ended = not error.has_keywords
+            rest = "nor was what follows" if self.ended else "what follows was searched for keywords alone"
             self._say(f"{error}; {rest}")
             return error.hits
         finally:
