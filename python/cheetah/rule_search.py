@@ -106,7 +106,8 @@ class RuleHits(Iterator[RuleHit]):
         self._device = device
         self._rules = scan.read_rules(rule_files)
         # Raises ValueError, before anything is read.
-        scan.Engine((), self._rules)
+        if not scan.Engine((), self._rules).rules:
+            raise ValueError("there is no rule in these files: nothing would be searched for")
         self._split = atoms.of_texts(self._rules)
         self._options = at_nodes, lend_key, workers
         self._hits = self._all()

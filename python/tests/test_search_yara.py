@@ -134,6 +134,9 @@ def test_rules_that_do_not_compile_are_refused_before_anything_is_read(tmp_path:
             device.search(yara=rules)
         with pytest.raises(ValueError, match="tried alone"):
             device.search(["word"], yara=rules)  # type: ignore[call-overload]
+        rules.write_text("// nothing")
+        with pytest.raises(ValueError, match="no rule"):
+            device.search(yara=rules)
 
 
 def test_a_source_without_a_file_system_has_no_file_and_is_not_said_to_have_no_hits(

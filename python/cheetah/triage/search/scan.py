@@ -4,6 +4,7 @@ Keywords become rules: each is found in any case, as UTF-8 and as UTF-16 (little
 is scanned in overlapping windows, so that matches across their borders are found, and only once.
 """
 
+import collections
 import collections.abc
 import dataclasses
 import os
@@ -397,11 +398,17 @@ def read_keywords(path: str) -> list[str]:
 
 
 def read_rules(rule_files: collections.abc.Iterable[str]) -> list[tuple[str, str]]:
-    """Reads files with rules, and returns the name and the text of each. Raises OSError if one cannot be read."""
+    """Reads files with rules, and returns the name and the text of each. The name is the path if another file has the same one. Bytes that
+    are not UTF-8 become escapes, which in a string mean these bytes. Raises OSError if one cannot be read."""
+    paths = list(rule_files)
+    names = collections.Counter(os.path.basename(path) for path in paths)
     rules = []
-    for path in rule_files:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            rules.append((os.path.basename(path), file.read()))
+    for path in paths:
+        name = os.path.basename(path)
+        with open(path, encoding="utf-8-sig", errors="backslashreplace") as file:
+            text = file.read()
+        name = name if names[name] == 1 else path
+        rules.append((name.encode("utf-8", "replace").decode("utf-8"), text))
     return rules
 
 

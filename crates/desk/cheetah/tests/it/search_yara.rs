@@ -161,6 +161,28 @@ fn rules_that_do_not_compile_end_the_command_before_anything_is_written() {
 }
 
 #[test]
+fn files_without_a_rule_end_the_command_before_anything_is_written() {
+    let desk = Desk::new();
+    let python = python(&desk, "{\"ignore_case\":false}\n{\"end\":true}", &[]);
+    search(&desk, &python, &["--out", &desk.arg("hits")]).says(2, &["there is no rule in it"]);
+    assert!(!desk.at("hits").exists());
+}
+
+#[test]
+fn a_volume_whose_files_cannot_be_listed_leaves_the_rules_untried() {
+    let desk = Desk::new();
+    let locked = r#"{"volume":{"number":1,"offset":32768,"len":4096,"fs":"","description":"two","problems":["it holds BitLocker"]}}"#;
+    let (volume, begin) = BEGUN.split_once('\n').unwrap();
+    let python = python(&desk, SPLIT, &[volume, locked, begin, MATCHES, DONE]);
+    let ran = search(&desk, &python, &[]).says(3, &["not tried on all of every file"]);
+    let answer = &values(&ran)[2];
+    assert_eq!(
+        (answer["complete"].as_bool(), text(&answer["rules"]["volumes"][1], "listing")),
+        (Some(false), "partly")
+    );
+}
+
+#[test]
 fn a_match_of_a_rule_that_there_is_not_ends_the_command() {
     let desk = Desk::new();
     let other = MATCHES.replace("\"Dropper\"", "\"Other\"");
