@@ -72,6 +72,17 @@ def test_bytes_of_rules_that_are_not_utf8_are_searched_as_they_are(tmp_path: Pat
     assert set(hits(engine, b"..caf\xe9 bar")) == {"latin"} and not hits(engine, "..caf\ufffd bar".encode())
 
 
+def test_a_condition_sees_more_matches_than_are_listed() -> None:
+    rules = """
+        rule many { strings: $a = "AAAA" condition: #a > 2000 }
+        rule few { strings: $a = "AAAA" condition: #a < 2000 }
+        rule place { strings: $a = "AAAA" condition: $a at 15000 }
+    """
+    found = hits(scan.Engine([], [("a.yar", rules)]), b"AAAA " * 5000)
+    assert set(found) == {"many", "place"}
+    assert len(found["many"].offsets) == scan.MATCHES_MAX and found["many"].more
+
+
 def test_files_of_rules_with_the_same_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
     paths = [tmp_path / "one/index.yar", tmp_path / "two/index.yar", tmp_path / "other.yar"]
     for path in paths:

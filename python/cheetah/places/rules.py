@@ -28,7 +28,7 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.tables import content_rows
 from cheetah.triage.task import Content, Entry, Result, Volume
 
-_AT_ONCE = 1000
+_AT_ONCE = 100
 """The atoms, or rules, that one message has."""
 _TELL_S = 1.0
 _FILE_BYTES_MAX = 1 << 62

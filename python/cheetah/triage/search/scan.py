@@ -21,8 +21,10 @@ from cheetah.triage.search import list_text
 WINDOW_BYTES = 32 << 20
 # The overlap of two windows; longer matches may be missed across a border.
 OVERLAP_BYTES = 64 << 10
-# Matches of one pattern in one window.
+# Matches of one keyword or rule that are listed.
 MATCHES_MAX = 1000
+# Matches of one string of a rule in one window that its condition sees: it may count them, or ask for one at some place.
+SEEN_MATCHES_MAX = 100_000
 # For one window; slower rules are unsuitable for triage. Four of these between two reads are less than a worker's
 # time-out.
 TIMEOUT_S = 60
@@ -142,7 +144,8 @@ class Engine:
         """Whether the result may depend on the file's name."""
         for source in self._keyword_rules():
             compiler.add_source(source)
-        self._matches_max = max(1, min(MATCHES_MAX, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
+        matches_max = SEEN_MATCHES_MAX if rules else MATCHES_MAX
+        self._matches_max = max(1, min(matches_max, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
         built = compiler.build()
         named = [(one.namespace, one.identifier) for one in built]
         self.rules = [(space.removeprefix(_FILE), rule) for space, rule in named if space != _NAMESPACE]
