@@ -83,7 +83,10 @@ fn matches_are_rows_and_what_tries_the_rules_is_told_where_atoms_are() {
     let page = fs::read_to_string(desk.at("hits/report.html")).unwrap();
     assert!(page.contains("2 hits of rules in all 7 files") && page.contains("/gone"));
     assert!(desk.at("hits/hits.parquet").exists());
-    search(&desk, &python, &["--out", &desk.arg("hits")]).ok();
+    let [raw, rules] = image(&desk);
+    let again = with_python(&python, &["search", &raw, "--yara", &rules, "--out", &desk.arg("hits")]).ok();
+    let said = again.out().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the rules were tried before on all 7 files: 2 hits"), "{said}");
     assert_eq!(fs::read_to_string(desk.at("hits/hits.csv")).unwrap(), table);
 }
 

@@ -285,17 +285,19 @@ pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> 
     };
     let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
     let (partly, what) = (number("truncated_bytes"), format!("{source}: {size} were searched before"));
-    let what = match truncated {
-        0 => format!("{source}: all {size} were searched before: {hits}"),
-        _ => format!("{what}: {hits} so far; not all that it holds was searched"),
-    };
-    let text = wrapped(&what, 0);
-    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
     let of = |part: &str, names: &[&str]| -> u64 {
         let number =
             |name: &&str| answer.get(part).and_then(|part| part.get(*name)).and_then(serde_json::Value::as_u64);
         names.iter().filter_map(number).fold(0, u64::saturating_add)
     };
+    let tried = answer.get("rules").map(|_| of("rules", &["files", "without_atoms"]));
+    let what = match (tried, truncated) {
+        (Some(files), _) => format!("{source}: the rules were tried before on all {files} files: {hits}"),
+        (None, 0) => format!("{source}: all {size} were searched before: {hits}"),
+        (None, _) => format!("{what}: {hits} so far; not all that it holds was searched"),
+    };
+    let text = wrapped(&what, 0);
+    ui.answer(format_args!("{text}\n  written to {}", out.display()), &answers::Earlier(answer.clone()));
     match (of("carved", &["given_up", "unreadable"]), of("inside", &["cut", "given_up", "unreadable"])) {
         (0, 0) if partly == 0 => Ok(()),
         (0, 0) => Err(not_to_the_end(source, 1, "compressed data were not searched")),
