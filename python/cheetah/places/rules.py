@@ -34,7 +34,9 @@ _TELL_S = 1.0
 _FILE_BYTES_MAX = 1 << 62
 """No file is too large."""
 _ENCRYPTED = "it is encrypted by the file system, and the rules were tried on its bytes as they are stored"
-_IN_PIECES = f"it was tried in pieces of {scan.WINDOW_BYTES >> 20} MiB, and a condition of the rules needs the whole of it"
+_IN_PIECES = (
+    f"it was tried in pieces of {scan.WINDOW_BYTES >> 20} MiB, and a condition of the rules needs the whole of it"
+)
 _FAULTS = (MemoryError, RecursionError, ValueError, ArithmeticError, LookupError, SystemError, yara_x.ScanError)
 
 
