@@ -18,6 +18,7 @@ from test_triage_at_nodes import lending as lending
 from triage_images import made as made
 
 import cheetah
+from cheetah import rule_search
 from cheetah.places import rules as file_rules
 from cheetah.places.pipe import Pipe
 from cheetah.triage.content import analysis
@@ -166,6 +167,22 @@ def test_matches_are_kept_with_their_strings_across_windows(monkeypatch: pytest.
         ("$letter", 9000, False),
     ]
     assert (hit.file, hit.tags, hit.more_matches) == ("a.yar", ("one", "two"), False)
+
+
+def test_a_process_that_says_nothing_is_ended_and_volumes_are_said_to_be_missing(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(rule_search, "_SILENCE_MAX_S", 0.0)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    image = tmp_path / "disk.raw"
+    image.write_bytes(bytes(1 << 20))
+    rules.write_text(CENTRAL)
+    with cheetah.open(str(image)) as device:
+        hits = device.search(yara=rules)
+        assert not list(hits) and not hits.coverage.complete and len(hits.coverage.problems) == 1
 
 
 class Told(Pipe):
