@@ -23,7 +23,9 @@ from cheetah.places import rules as file_rules
 from cheetah.places.pipe import Pipe
 from cheetah.triage.content import analysis
 from cheetah.triage.filesystem import distrust
+from cheetah.triage.reading.reader import OpenStream
 from cheetah.triage.search import scan
+from cheetah.triage.task import Result
 
 TAGGED = 'rule tagged : one two { strings: $letter = "Dear Sir" $wide = "Dear Sir" wide condition: any of them }\n'
 
@@ -286,7 +288,7 @@ def test_a_file_on_which_rules_took_too_long_is_not_read_to_its_end(
     image = triage_worker.fat(tmp_path / "image.raw", {"LARGE.BIN": bytes(12_000_000)})
     worker = triage_worker.worker(image, "fat16", hashes=())
     tools = analysis.Tools(worker, scan.Engine((), [("a.yar", CENTRAL)]))
-    one = analysis.open_stream(worker, tools, triage_worker.entries(image)["/LARGE.BIN"], analysis.Result())
-    assert isinstance(one, analysis.OpenStream)
+    one = analysis.open_stream(worker, tools, triage_worker.entries(image)["/LARGE.BIN"], Result())
+    assert isinstance(one, OpenStream)
     read = analysis.read_stream(tools, one, worker, gives_up=True)
     assert read.reader.bytes_read < one.size and read.unsearched is not None
