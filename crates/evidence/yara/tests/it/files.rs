@@ -74,7 +74,7 @@ fn no_text_makes_it_panic() {
 #[test]
 fn rules_need_whole_files_unless_a_single_short_match_decides() {
     let rule = |string: &str, condition: &str| format!("rule one {{ strings: $a = {string} condition: {condition} }}");
-    let needs = |string, condition| needs_whole_files(&[&rule(string, condition)]);
+    let needs = |string, condition| needs_whole_files(&[rule(string, condition).as_str()]);
     for string in ["\"first word\" wide nocase", "{ 4d 5a [2-9] ( 00 | 01 02 ) ?? }", "/first [a-z]{1,9}/"] {
         assert!(!needs(string, "$a") && !needs(string, "any of them") && !needs(string, "$a or any of ($a, $a)"));
     }
@@ -93,6 +93,6 @@ fn rules_need_whole_files_unless_a_single_short_match_decides() {
         assert!(needs(string, "$a"), "{string}");
     }
     let (short, large) = (rule("\"first word\"", "$a"), "rule large { condition: filesize > 10 }");
-    assert!(needs_whole_files(&[&short, large]) && needs_whole_files(&["rule broken {"]));
-    assert!(!needs_whole_files(&[&short, &short]));
+    assert!(needs_whole_files(&[short.as_str(), large]) && needs_whole_files(&["rule broken {"]));
+    assert!(!needs_whole_files(&[short.as_str(), short.as_str()]));
 }
