@@ -177,6 +177,10 @@ def split_rules(texts: list[str]) -> tuple[list[tuple[bytes, bool]], list[tuple[
     and the rules that have none, each as the number of its file, its name (None stands for all rules of the file), and why: "condition",
     "strings", "too-many" or "not-parsed"."""
 
+def rules_need_whole_files(texts: list[str]) -> bool:
+    """Returns whether the YARA rules in files, whose texts these are, may match a file and no piece of it, or the other way round. Pieces
+    overlap by 64 KiB."""
+
 @final
 class Hit:
     """A place where a pattern matches. `offset` and `length` are in bytes. Of a hit inside compressed data, `offset` is where these begin,

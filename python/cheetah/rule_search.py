@@ -7,6 +7,8 @@ import os
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +21,9 @@ UNTRIED_MAX = 1000
 """The files that are named because rules were not tried on all of them."""
 _READ_BYTES_MAX = 16 << 20
 _LINE_BYTES_MAX = 1 << 20
+_SILENCE_MAX_S = 300.0
+"""How long the process may neither read nor say anything: a hostile file system can keep The Sleuth Kit busy without an end."""
+_LOOK_S = 1.0
 _HEADER = struct.Struct("<BI")
 # Others may hold secrets, and what the process reads is hostile.
 _ENVIRONMENT = (
@@ -106,7 +111,8 @@ class RuleHits(Iterator[RuleHit]):
         self._device = device
         self._rules = scan.read_rules(rule_files)
         # Raises ValueError, before anything is read.
-        scan.Engine((), self._rules)
+        if not scan.Engine((), self._rules).rules:
+            raise ValueError("there is no rule in these files: nothing would be searched for")
         self._split = atoms.of_texts(self._rules)
         self._options = at_nodes, lend_key, workers
         self._hits = self._all()
@@ -231,6 +237,8 @@ class _Child:
     def __init__(self, device: Source, order: dict[str, Any]):
         self._device = device
         self._order = order
+        self._waiting_since_s: float | None = None
+        self._is_over = threading.Event()
 
     def __enter__(self) -> "_Child":
         self._process = subprocess.Popen(
@@ -240,10 +248,12 @@ class _Child:
             stderr=subprocess.DEVNULL,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         )
+        threading.Thread(target=self._watch, daemon=True).start()
         self._tell(json.dumps(self._order).encode("ascii") + b"\n")
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -254,8 +264,7 @@ class _Child:
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yields what it says until it ends, and answers what it reads."""
-        assert self._process.stdout is not None
-        while (line := self._process.stdout.readline(_LINE_BYTES_MAX)).endswith(b"\n"):
+        while (line := self._line()).endswith(b"\n"):
             message = json.loads(line)
             if "read" not in message:
                 yield message
@@ -264,6 +273,21 @@ class _Child:
             if length > _READ_BYTES_MAX:
                 return
             self._answer(offset, length)
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        self._waiting_since_s = time.monotonic()
+        line = self._process.stdout.readline(_LINE_BYTES_MAX)
+        self._waiting_since_s = None
+        return line
+
+    def _watch(self) -> None:
+        """Ends the process if it is waited for for too long."""
+        while not self._is_over.wait(_LOOK_S):
+            since_s = self._waiting_since_s
+            if since_s is not None and time.monotonic() - since_s > _SILENCE_MAX_S:
+                self._process.kill()
+                return
 
     def _answer(self, offset: int, length: int) -> None:
         try:
@@ -274,7 +298,9 @@ class _Child:
 
     def _tell(self, content: bytes) -> None:
         assert self._process.stdin is not None
+        self._waiting_since_s = time.monotonic()
         # If it has died, that is noticed when it says nothing.
         with contextlib.suppress(OSError):
             self._process.stdin.write(content)
             self._process.stdin.flush()
+        self._waiting_since_s = None

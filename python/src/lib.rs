@@ -35,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<search::Hits>()?;
     module.add_function(wrap_pyfunction!(search::read_words, module)?)?;
     module.add_function(wrap_pyfunction!(yara::split_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(yara::rules_need_whole_files, module)?)?;
     module.add_class::<membership::Membership>()?;
     module.add_class::<membership::Peer>()?;
     module.add_class::<custody::CustodyLog>()?;

@@ -11,13 +11,21 @@ from typing import Any
 
 import pytest
 import pytsk3
+import triage_worker
 from conftest import run
 from test_triage_at_nodes import ATOMS, CENTRAL, KINDS, SPLIT, rule
 from test_triage_at_nodes import lending as lending
 from triage_images import made as made
 
 import cheetah
+from cheetah import rule_search
+from cheetah.places import rules as file_rules
+from cheetah.places.pipe import Pipe
+from cheetah.triage.content import analysis
+from cheetah.triage.filesystem import distrust
+from cheetah.triage.reading.reader import OpenStream
 from cheetah.triage.search import scan
+from cheetah.triage.task import Result
 
 TAGGED = 'rule tagged : one two { strings: $letter = "Dear Sir" $wide = "Dear Sir" wide condition: any of them }\n'
 
@@ -129,6 +137,9 @@ def test_rules_that_do_not_compile_are_refused_before_anything_is_read(tmp_path:
             device.search(yara=rules)
         with pytest.raises(ValueError, match="tried alone"):
             device.search(["word"], yara=rules)  # type: ignore[call-overload]
+        rules.write_text("// nothing")
+        with pytest.raises(ValueError, match="no rule"):
+            device.search(yara=rules)
 
 
 def test_a_source_without_a_file_system_has_no_file_and_is_not_said_to_have_no_hits(
@@ -158,3 +169,126 @@ def test_matches_are_kept_with_their_strings_across_windows(monkeypatch: pytest.
         ("$letter", 9000, False),
     ]
     assert (hit.file, hit.tags, hit.more_matches) == ("a.yar", ("one", "two"), False)
+
+
+def test_a_process_that_says_nothing_is_ended_and_volumes_are_said_to_be_missing(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(rule_search, "_SILENCE_MAX_S", 0.0)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    image = tmp_path / "disk.raw"
+    image.write_bytes(bytes(1 << 20))
+    rules.write_text(CENTRAL)
+    with cheetah.open(str(image)) as device:
+        hits = device.search(yara=rules)
+        assert not list(hits) and not hits.coverage.complete and len(hits.coverage.problems) == 1
+
+
+class Told(Pipe):
+    """A source, and what is said of it."""
+
+    def __init__(self, image: Path):
+        self._content = image.read_bytes()
+        self.size, self.sector_size = len(self._content), None
+        self.messages: list[dict[str, Any]] = []
+
+    def say(self, **message: Any) -> None:
+        self.messages.append(json.loads(json.dumps(message)))
+
+    def flush(self) -> None:
+        """Keeps nothing back."""
+
+    def pread(self, offset: int, length: int) -> bytes:
+        return self._content[offset : offset + length]
+
+    def of(self, kind: str) -> list[Any]:
+        """The messages of a kind."""
+        return [message[kind] for message in self.messages if kind in message]
+
+
+def tried(image: Path, *texts: str) -> Told:
+    """What is said of the files of an image without partitions, on which rules in files are tried."""
+    told = Told(image)
+    files = [(f"{number}.yar", text) for number, text in enumerate(texts)]
+    order = {"first": 0, "logical": {"volumes": [], "not_opened": [], "shadow_copies": []}, "locked": [], "near": True}
+    order |= {"sector_size": None, "unlocked": None, "rules": {"files": files, "searched": None}}
+    file_rules.say_all(told, order)
+    return told
+
+
+def test_rules_of_the_same_name_in_two_files_both_match_in_one(tmp_path: Path) -> None:
+    image = triage_worker.fat(tmp_path / "image.raw", {"BOTH.BIN": b"first word, second word"})
+    told = tried(image, rule("same", b"first word"), rule("same", b"second word"))
+    assert [(one["file"], one["rule"], one["file_offset"]) for one in told.of("match")] == [
+        ("0.yar", "same", 0),
+        ("1.yar", "same", 12),
+    ]
+
+
+def test_a_condition_may_hold_for_an_empty_file(tmp_path: Path) -> None:
+    image = triage_worker.fat(tmp_path / "image.raw", {"EMPTY.BIN": b"", "FULL.BIN": b"word"})
+    told = tried(image, "rule empty { condition: filesize == 0 }")
+    assert [one["path"] for one in told.of("match")] == ["/EMPTY.BIN"]
+    assert sum(one["tried"] for one in told.of("tried")) == 2 and not told.of("untried")
+
+
+def test_a_file_in_pieces_is_not_tried_as_a_whole_if_a_condition_needs_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(scan, "OVERLAP_BYTES", 512)
+    image = triage_worker.fat(tmp_path / "image.raw", {"LARGE.BIN": bytes(20_000), "SMALL.BIN": b"word"})
+    assert [one["path"] for one in tried(image, CENTRAL).of("untried")] == ["/LARGE.BIN"]
+    told = tried(image, rule("short", b"a short match"))
+    assert not told.of("untried") and sum(one["in_pieces"] for one in told.of("tried")) == 1
+
+
+def test_a_volume_that_is_encrypted_or_has_another_file_system_may_have_more_files(tmp_path: Path) -> None:
+    image = tmp_path / "image.raw"
+    for at, magic, problems in ((3, b"-FVE-FS-", 1), (0, b"XFSB", 1), (0xFF6, b"SWAPSPACE2", 0), (0, b"nothing", 0)):
+        content = bytearray(4 << 20)
+        content[at : at + len(magic)] = magic
+        image.write_bytes(content)
+        (volume,) = tried(image, CENTRAL).of("volume")
+        assert (volume["fs"], len(volume["problems"])) == ("", problems), magic
+
+
+def test_a_file_that_the_file_system_encrypts_is_not_said_to_have_been_tried(
+    made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distrust, "is_encrypted", lambda *arguments: True)
+    told = tried(made("ext4"), CENTRAL)
+    untried = told.of("untried")
+    assert untried and all("encrypted" in one["why"] for one in untried)
+
+
+def test_a_file_on_which_rules_fail_hides_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_stream = analysis.read_stream
+
+    def failing(tools: Any, one: Any, *arguments: Any, **more: Any) -> analysis.Read:
+        if one.entry.name == "BAD.BIN":
+            raise ValueError("hostile")
+        return read_stream(tools, one, *arguments, **more)
+
+    monkeypatch.setattr(analysis, "read_stream", failing)
+    image = triage_worker.fat(tmp_path / "image.raw", {"BAD.BIN": b"a word", "GOOD.BIN": b"a word"})
+    told = tried(image, rule("some", b"a word"))
+    assert [one["path"] for one in told.of("match")] == ["/GOOD.BIN"]
+    assert [(one["path"], "hostile" in one["why"]) for one in told.of("untried")] == [("/BAD.BIN", True)]
+
+
+def test_a_file_on_which_rules_took_too_long_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(scan, "FILE_S", -1.0)
+    image = triage_worker.fat(tmp_path / "image.raw", {"LARGE.BIN": bytes(12_000_000)})
+    worker = triage_worker.worker(image, "fat16", hashes=())
+    tools = analysis.Tools(worker, scan.Engine((), [("a.yar", CENTRAL)]))
+    one = analysis.open_stream(worker, tools, triage_worker.entries(image)["/LARGE.BIN"], Result())
+    assert isinstance(one, OpenStream)
+    read = analysis.read_stream(tools, one, worker, gives_up=True)
+    assert read.reader.bytes_read < one.size and read.unsearched is not None

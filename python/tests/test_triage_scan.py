@@ -65,6 +65,36 @@ def test_rules_that_do_not_compile_are_an_error_that_names_the_file() -> None:
         scan.Engine([], [("bad.yar", "rule x { condition: foo }")])
 
 
+def test_bytes_of_rules_that_are_not_utf8_are_searched_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yar"
+    path.write_bytes(b'\xef\xbb\xbfrule latin { /* f\xfcr */ strings: $a = "caf\xe9 bar" condition: $a }')
+    engine = scan.Engine([], scan.read_rules([str(path)]))
+    assert set(hits(engine, b"..caf\xe9 bar")) == {"latin"} and not hits(engine, "..caf\ufffd bar".encode())
+
+
+def test_a_condition_sees_more_matches_than_are_listed() -> None:
+    rules = """
+        rule many { strings: $a = "AAAA" condition: #a > 2000 }
+        rule few { strings: $a = "AAAA" condition: #a < 2000 }
+        rule place { strings: $a = "AAAA" condition: $a at 15000 }
+    """
+    found = hits(scan.Engine([], [("a.yar", rules)]), b"AAAA " * 5000)
+    assert set(found) == {"many", "place"}
+    assert len(found["many"].offsets) == scan.MATCHES_MAX and found["many"].more
+
+
+def test_files_of_rules_with_the_same_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+    paths = [tmp_path / "one/index.yar", tmp_path / "two/index.yar", tmp_path / "other.yar"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("rule same { condition: true }")
+    rules = scan.read_rules(map(str, paths))
+    assert [name for name, _ in rules] == [str(paths[0]), str(paths[1]), "other.yar"]
+    stream = scan.Stream(scan.Engine([], rules))
+    stream.feed(b"word", 0)
+    assert len(stream.finish()) == 3
+
+
 @pytest.mark.parametrize("line", ["ab", "x" * 300])
 def test_an_invalid_keyword_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "words"

@@ -8,15 +8,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from cheetah import _native
 from cheetah.places.files import Files
 from cheetah.places.pipe import Pipe
 from cheetah.triage.filesystem import allocation, allocation_maps, opening, volumes
+from cheetah.triage.filesystem.logs import log_in
 from cheetah.triage.listing import walk
 from cheetah.triage.reading.reader import reason
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 
+_WITHOUT_FILES = ("Linux swap", "LVM2 physical volume", "member of a Linux software RAID")
+"""What the names of formats without files begin with. What the volumes of several parts hold is listed, or said not to be."""
 _FREE_AT_ONCE = 4096
 _PROBLEMS_MAX = 20
 _SENTENCE_MAX = 1000
@@ -42,8 +46,11 @@ def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
     say_volumes(pipe, order, worker, lambda volume: VolumeListing(worker, volume, pipe).say())
 
 
-def say_volumes(pipe: Pipe, order: dict[str, Any], worker: PipeWorker, say: Callable[[Volume], None]) -> None:
-    """Says the volumes of the source, and calls `say` for each that has a file system and is asked for."""
+def say_volumes(
+    pipe: Pipe, order: dict[str, Any], worker: PipeWorker, say: Callable[[Volume], None], needs_files: bool = False
+) -> None:
+    """Says the volumes of the source, and calls `say` for each that has a file system and is asked for. With `needs_files`, it is a problem
+    of a volume if it is encrypted, or has a file system that is known and not listed: nothing is known of its files then."""
     unlocked = order["unlocked"] or {"opened": []}
     volumes_found = order["logical"]["volumes"]
     # Those in several pieces lie behind the end of what is searched.
@@ -56,6 +63,9 @@ def say_volumes(pipe: Pipe, order: dict[str, Any], worker: PipeWorker, say: Call
     if gaps := [*apart, *_gaps(found, -1)][:_PROBLEMS_MAX]:
         pipe.say(problems=gaps)
     for volume in found.volumes:
+        problems = _gaps(found, volume.index)
+        if needs_files and not volume.fs and not problems:
+            problems = _not_listed(worker, volume, pipe.size)
         pipe.say(
             volume={
                 "number": volume.index,
@@ -63,7 +73,7 @@ def say_volumes(pipe: Pipe, order: dict[str, Any], worker: PipeWorker, say: Call
                 "len": volume.length,
                 "fs": volume.fs,
                 "description": said(volume.description),
-                "problems": _gaps(found, volume.index),
+                "problems": problems,
             }
         )
     for volume in found.volumes:
@@ -87,6 +97,14 @@ def _gaps(found: Result, volume: int) -> list[str]:
     """Returns why files may be missing of a volume, or -1 of the source, before any is listed."""
     sentences = [said(one.sentence) for one in found.problems if one.gap and one.volume == volume]
     return sentences[:_PROBLEMS_MAX]
+
+
+def _not_listed(worker: PipeWorker, volume: Volume, size: int) -> list[str]:
+    """Returns which formats a volume holds that may have files, a sentence each."""
+    formats, _ = _native.identify(worker.image().pread_noted, size, volume.start, volume.length)
+    worker.take_unreadable()
+    names = [name for name, _ in formats if not name.startswith(_WITHOUT_FILES) and not log_in([name])]
+    return [said(f"it holds {name}: files in it are not listed") for name in names[:_PROBLEMS_MAX]]
 
 
 class Visitor(Protocol):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytsk3
+import yara_x
 
 from cheetah.places.files import Files
 from cheetah.places.listing import PipeWorker, VolumeListing, said, say_volumes
@@ -25,13 +26,18 @@ from cheetah.triage.reading.worker import Worker
 from cheetah.triage.search import atom_map, atoms, scan
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables import content_rows
-from cheetah.triage.task import Content, Result, Volume
+from cheetah.triage.task import Content, Entry, Result, Volume
 
-_AT_ONCE = 1000
+_AT_ONCE = 100
 """The atoms, or rules, that one message has."""
 _TELL_S = 1.0
 _FILE_BYTES_MAX = 1 << 62
 """No file is too large."""
+_ENCRYPTED = "it is encrypted by the file system, and the rules were tried on its bytes as they are stored"
+_IN_PIECES = (
+    f"it was tried in pieces of {scan.WINDOW_BYTES >> 20} MiB, and a condition of the rules needs the whole of it"
+)
+_FAULTS = (MemoryError, RecursionError, ValueError, ArithmeticError, LookupError, SystemError, yara_x.ScanError)
 
 
 def say_all(pipe: Pipe, order: dict[str, Any]) -> None:
@@ -75,7 +81,14 @@ def _say_matches(pipe: Pipe, order: dict[str, Any]) -> None:
     settings = Settings(source="", out="", hashes=(), max_file=_FILE_BYTES_MAX)
     worker = PipeWorker(pipe, order["near"], settings)
     tools = analysis.Tools(worker, engine, _map_of(pipe.size, wanted["searched"], rules))
-    say_volumes(pipe, order, worker, lambda volume: _VolumeRules(worker, volume, pipe, tools).say())
+    need_whole = atoms.need_whole_files(rules)
+    say_volumes(
+        pipe,
+        order,
+        worker,
+        lambda volume: _VolumeRules(worker, volume, pipe, (tools, need_whole)).say(),
+        needs_files=True,
+    )
 
 
 def _map_of(size: int, searched: dict[str, Any] | None, rules: Sequence[tuple[str, str]]) -> atom_map.AtomMap | None:
@@ -105,14 +118,15 @@ class _Counts:
 class _VolumeRules(VolumeListing):
     """Tries rules on the files of a volume."""
 
-    def __init__(self, worker: Worker, volume: Volume, pipe: Pipe, tools: analysis.Tools):
+    def __init__(self, worker: Worker, volume: Volume, pipe: Pipe, rules: tuple[analysis.Tools, bool]):
         super().__init__(worker, volume, pipe)
-        self._tools = tools
+        self._rules = rules
 
     def _all(self) -> None:
         system = opening.file_system(self._worker, self._volume.index)
-        self._tools.maps.begin()
-        files = _RuleFiles(self._worker, self._volume, system, self._pipe, self._tools)
+        tools, _ = self._rules
+        tools.maps.begin()
+        files = _RuleFiles(self._worker, self._volume, system, self._pipe, self._rules)
         try:
             self._files(files)
         finally:
@@ -124,11 +138,14 @@ class _RuleFiles:
 
     counts_names = True
 
-    def __init__(self, worker: Worker, volume: Volume, system: pytsk3.FS_Info, pipe: Pipe, tools: analysis.Tools):
+    def __init__(
+        self, worker: Worker, volume: Volume, system: pytsk3.FS_Info, pipe: Pipe, rules: tuple[analysis.Tools, bool]
+    ):
+        """`rules` are what tries them, and whether they need whole files."""
         self._worker = worker
         self._volume = volume
         self._pipe = pipe
-        self._tools = tools
+        self._tools, self._need_whole_files = rules
         self._seen: set[tuple[Any, ...]] = set()
         self._counts = _Counts()
         self._told_s = time.monotonic()
@@ -137,6 +154,7 @@ class _RuleFiles:
         with contextlib.suppress(OSError):
             self._places = Files(worker, volume, system, pipe, lambda sentence: None)
         worker.take_unreadable()
+        worker.beat = self._beat
 
     def rows(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         """Returns the rows of files with content of their own."""
@@ -152,15 +170,29 @@ class _RuleFiles:
             return
         self._seen.add(key)
         self._worker.begin()
+        try:
+            self._say(row, entry)
+        except _FAULTS as error:
+            # One hostile file must not hide the others.
+            self._untried(row, f"a fault of this program: {type(error).__name__}: {error}")
+        self._beat()
+
+    def _say(self, row: dict[str, Any], entry: Entry) -> None:
         one = analysis.open_stream(self._worker, self._tools, entry, Result())
         if isinstance(one, Content):
             self._counts.skipped += one.read_state == "skipped"
             if one.read_state != "skipped":
                 self._untried(row, one.why or "it could not be opened")
-        elif one.without_atoms:
-            self._counts.without_atoms += 1
-        else:
+            return
+        if not one.without_atoms:
             self._try(row, one)
+            return
+        self._counts.without_atoms += 1
+        if one.encrypted:
+            self._untried(row, _ENCRYPTED)
+
+    def _beat(self) -> None:
+        """Says what became of files, if that was some time ago, so that the other program knows that this one goes on."""
         if time.monotonic() - self._told_s > _TELL_S:
             self.tell()
 
@@ -172,10 +204,12 @@ class _RuleFiles:
         self._told_s = time.monotonic()
 
     def _try(self, row: dict[str, Any], one: OpenStream) -> None:
-        read = analysis.read_stream(self._tools, one, self._worker)
+        read = analysis.read_stream(self._tools, one, self._worker, gives_up=True)
         self._counts.tried += 1
         self._counts.in_pieces += read.in_pieces
-        if why := "; ".join(filter(None, (read.reader.why(), read.unsearched))):
+        in_pieces = _IN_PIECES if read.in_pieces and self._need_whole_files else None
+        whys = (_ENCRYPTED if one.encrypted else None, read.reader.why(), read.unsearched, in_pieces)
+        if why := "; ".join(filter(None, whys)):
             self._untried(row, why)
         if not read.hits:
             return

@@ -11,7 +11,7 @@ use crate::need::{Need, all, either, literal};
 use crate::text::widened;
 
 /// The maximum depth of nested groups.
-const DEPTH_MAX: u32 = 100;
+pub const DEPTH_MAX: u32 = 100;
 
 /// What occurs where an expression with these modifiers matches.
 pub fn need(expression: &Regexp<'_>, modifiers: &PatternModifiers<'_>) -> Need {

@@ -17,8 +17,10 @@ mod condition;
 mod expression;
 mod hex;
 mod need;
+mod pieces;
 mod rules;
 mod text;
 
 pub use atom::{ATOM_BYTES_MAX, ATOM_BYTES_MIN, Atom};
+pub use pieces::{PIECE_OVERLAP_BYTES, needs_whole_files};
 pub use rules::{ATOMS_MAX, Central, Split, Why, split};

@@ -12,7 +12,7 @@ use crate::{expression, hex, text};
 /// The maximum number of atoms of all rules: those of rules beyond it are left out.
 pub const ATOMS_MAX: usize = 20_000;
 /// The maximum size of a file with rules, in bytes: positions in it are numbers of 32 bits.
-const FILE_BYTES_MAX: usize = 1 << 30;
+pub const FILE_BYTES_MAX: usize = 1 << 30;
 
 /// Rules, divided into what can be searched anywhere, and what cannot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -255,16 +255,17 @@ class Read:
     in_pieces: bool
 
 
-def read_stream(tools: Tools, one: OpenStream, worker: Worker) -> Read:
-    """Reads a whole stream."""
+def read_stream(tools: Tools, one: OpenStream, worker: Worker, gives_up: bool = False) -> Read:
+    """Reads a whole stream; with `gives_up`, only as long as it is searched, which then is all that the result is of."""
     reader = Reader(one, worker, worker.settings.max_file)
     digests: dict[str, Any] = {name: hashlib.new(name, usedforsecurity=False) for name in tools.algorithms}
-    is_searched = tools.engine is not None and one.size and not one.without_atoms
-    searched = scan.Stream(tools.engine) if tools.engine is not None and is_searched else None
+    searched = scan.Stream(tools.engine) if tools.engine is not None and not one.without_atoms else None
     if searched is not None and tools.engine is not None:
         tools.engine.name(one.entry.path)
     head = b""
     for offset, piece in reader.head_and_rest(HEAD_BYTES) if one.without_atoms else reader.pieces():
+        # Holes are read without the source.
+        worker.beat()
         if len(head) == offset < HEAD_BYTES:
             head += piece[: HEAD_BYTES - offset]
         if reader.complete:
@@ -272,11 +273,14 @@ def read_stream(tools: Tools, one: OpenStream, worker: Worker) -> Read:
                 digest.update(piece)
         if searched is not None:
             searched.feed(piece, offset)
+            if gives_up and searched.ended:
+                # A file with holes may be larger than any disk.
+                break
     hashes: dict[str, bytes] = {name: digest.digest() for name, digest in digests.items()} if reader.complete else {}
     known = any(one_list.contains([hashes.get(one_list.algorithm)])[0] for one_list in tools.known)
     if searched is None or known:
         return Read(one.entry.stream, reader, head, hashes, known, [], None, in_pieces=False)
-    hits = searched.finish()
+    hits = searched.finish(is_empty=not one.size)
     return Read(one.entry.stream, reader, head, hashes, known, hits, searched.trouble, searched.in_pieces)
 
 

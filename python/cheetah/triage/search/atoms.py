@@ -69,6 +69,11 @@ def of_texts(rules: Sequence[tuple[str, str]]) -> Split:
     )
 
 
+def need_whole_files(rules: Sequence[tuple[str, str]]) -> bool:
+    """Returns whether rules may match a file and no piece of it, or the other way round."""
+    return _native.rules_need_whole_files([text for _, text in rules])
+
+
 def _word(atom: bytes) -> str:
     """Returns the text whose bytes these are."""
     return "".join(chr(byte) if byte in _CONTROLS else bytes((byte,)).decode("cp1252") for byte in atom)

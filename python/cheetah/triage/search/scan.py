@@ -4,6 +4,7 @@ Keywords become rules: each is found in any case, as UTF-8 and as UTF-16 (little
 is scanned in overlapping windows, so that matches across their borders are found, and only once.
 """
 
+import collections
 import collections.abc
 import dataclasses
 import os
@@ -20,8 +21,10 @@ from cheetah.triage.search import list_text
 WINDOW_BYTES = 32 << 20
 # The overlap of two windows; longer matches may be missed across a border.
 OVERLAP_BYTES = 64 << 10
-# Matches of one pattern in one window.
+# Matches of one keyword or rule that are listed.
 MATCHES_MAX = 1000
+# Matches of one string of a rule in one window that its condition sees: it may count them, or ask for one at some place.
+SEEN_MATCHES_MAX = 100_000
 # For one window; slower rules are unsuitable for triage. Four of these between two reads are less than a worker's
 # time-out.
 TIMEOUT_S = 60
@@ -135,12 +138,14 @@ class Engine:
             except yara_x.CompileError as error:
                 raise ValueError(f"{name}: these YARA rules do not compile: {_colourless(str(error))}") from error
         compiler.new_namespace(_NAMESPACE)
-        self._has_rules = bool(rules)
+        self.has_rules = bool(rules)
+        """Whether there are more than keywords."""
         self.asks_for_names = any(_NAMES_ASKED.search(text) for _, text in rules)
         """Whether the result may depend on the file's name."""
         for source in self._keyword_rules():
             compiler.add_source(source)
-        self._matches_max = max(1, min(MATCHES_MAX, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
+        matches_max = SEEN_MATCHES_MAX if rules else MATCHES_MAX
+        self._matches_max = max(1, min(matches_max, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
         built = compiler.build()
         named = [(one.namespace, one.identifier) for one in built]
         self.rules = [(space.removeprefix(_FILE), rule) for space, rule in named if space != _NAMESPACE]
@@ -179,7 +184,7 @@ class Engine:
         try:
             return self._hits(self._scanner if rules else self._keywords_alone(), data, base, accept)
         except yara_x.TimeoutError as error:
-            if not (self._keywords and self._has_rules and rules):
+            if not (self._keywords and self.has_rules and rules):
                 raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
         try:
             hits = self._hits(self._keywords_alone(), data, base, accept)
@@ -296,10 +301,12 @@ class Stream:
         self._end = end
         self._buffer = bytearray()
         self._base = 0
-        self._hits: dict[tuple[str, str], Hit] = {}
+        # Rules of two files may have the same name.
+        self._hits: dict[tuple[str, str, str], Hit] = {}
         self._rules = True
         self._spent_s = 0.0
-        self._ended = False
+        self.ended = False
+        """Whether nothing of the rest is searched, which took too long."""
         self.in_pieces = False
         self.trouble: str | None = None
 
@@ -313,9 +320,11 @@ class Stream:
             self.in_pieces = True
             self._window(WINDOW_BYTES + OVERLAP_BYTES, WINDOW_BYTES)
 
-    def finish(self) -> list[Hit]:
-        """Returns the hits, keywords first."""
+    def finish(self, is_empty: bool = False) -> list[Hit]:
+        """Returns the hits, keywords first. Of what `is_empty`, nothing was fed, and conditions of rules may hold nevertheless."""
         self._flush()
+        if is_empty and self._engine.has_rules:
+            self._window(0, 0)
         return [self._hits[key] for key in sorted(self._hits)]
 
     def _flush(self) -> None:
@@ -327,7 +336,7 @@ class Stream:
 
     def _window(self, length: int, accept: int) -> None:
         for hit in self._scan(length, accept):
-            kept = self._hits.setdefault((hit.kind, hit.rule), hit)
+            kept = self._hits.setdefault((hit.kind, hit.rule, hit.file), hit)
             if kept is not hit:
                 known = set(kept.offsets)
                 new = [place for place, offset in enumerate(hit.offsets) if offset not in known]
@@ -341,10 +350,10 @@ class Stream:
 
     def _scan(self, length: int, accept: int) -> list[Hit]:
         """Returns the hits in a window, as far as it is still to be searched."""
-        if self._ended:
+        if self.ended:
             return []
         if self._spent_s > FILE_S:
-            self._ended = True
+            self.ended = True
             self._say(f"nothing was searched from byte {self._base} on, since that had taken {FILE_S:.0f} s already")
             return []
         began_s = time.monotonic()
@@ -352,8 +361,8 @@ class Stream:
             return self._engine.scan(bytes(self._buffer[:length]), self._base, accept, self._rules)
         except TooLong as error:
             self._rules = False
-            self._ended = not error.has_keywords
-            rest = "nor was what follows" if self._ended else "what follows was searched for keywords alone"
+            self.ended = not error.has_keywords
+            rest = "nor was what follows" if self.ended else "what follows was searched for keywords alone"
             self._say(f"{error}; {rest}")
             return error.hits
         finally:
@@ -392,11 +401,17 @@ def read_keywords(path: str) -> list[str]:
 
 
 def read_rules(rule_files: collections.abc.Iterable[str]) -> list[tuple[str, str]]:
-    """Reads files with rules, and returns the name and the text of each. Raises OSError if one cannot be read."""
+    """Reads files with rules, and returns the name and the text of each. The name is the path if another file has the same one. Bytes that
+    are not UTF-8 become escapes, which in a string mean these bytes. Raises OSError if one cannot be read."""
+    paths = list(rule_files)
+    names = collections.Counter(os.path.basename(path) for path in paths)
     rules = []
-    for path in rule_files:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            rules.append((os.path.basename(path), file.read()))
+    for path in paths:
+        name = os.path.basename(path)
+        with open(path, encoding="utf-8-sig", errors="backslashreplace") as file:
+            text = file.read()
+        name = name if names[name] == 1 else path
+        rules.append((name.encode("utf-8", "replace").decode("utf-8"), text))
     return rules
 
 

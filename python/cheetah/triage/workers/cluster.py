@@ -226,8 +226,10 @@ class Cluster:
         settings = self._settings
         if settings.at_nodes and self._atoms is None:
             found = atom_map.AtomMap.load(atom_map.path_in(settings.out))
-            # At all workers, so that the loss of one costs nothing.
-            self._atoms = None if found is None else self._client.scatter(found, broadcast=True)
+            # Without workers, they are handed later. A worker that has none reads every file, with the same result.
+            with contextlib.suppress(TimeoutError):
+                # At all workers, so that the loss of one costs nothing.
+                self._atoms = None if found is None else self._client.scatter(found, broadcast=True)
         return self._atoms
 
     def _ended(self) -> list[Future]:

@@ -83,7 +83,10 @@ fn matches_are_rows_and_what_tries_the_rules_is_told_where_atoms_are() {
     let page = fs::read_to_string(desk.at("hits/report.html")).unwrap();
     assert!(page.contains("2 hits of rules in all 7 files") && page.contains("/gone"));
     assert!(desk.at("hits/hits.parquet").exists());
-    search(&desk, &python, &["--out", &desk.arg("hits")]).ok();
+    let [raw, rules] = image(&desk);
+    let again = with_python(&python, &["search", &raw, "--yara", &rules, "--out", &desk.arg("hits")]).ok();
+    let said = again.out().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the rules were tried before on all 7 files: 2 hits"), "{said}");
     assert_eq!(fs::read_to_string(desk.at("hits/hits.csv")).unwrap(), table);
 }
 
@@ -158,6 +161,28 @@ fn rules_that_do_not_compile_end_the_command_before_anything_is_written() {
     let python = python(&desk, refused, &[]);
     search(&desk, &python, &["--out", &desk.arg("hits")]).says(2, &["these YARA rules do not compile"]);
     assert!(!desk.at("hits").exists());
+}
+
+#[test]
+fn files_without_a_rule_end_the_command_before_anything_is_written() {
+    let desk = Desk::new();
+    let python = python(&desk, "{\"ignore_case\":false}\n{\"end\":true}", &[]);
+    search(&desk, &python, &["--out", &desk.arg("hits")]).says(2, &["there is no rule in it"]);
+    assert!(!desk.at("hits").exists());
+}
+
+#[test]
+fn a_volume_whose_files_cannot_be_listed_leaves_the_rules_untried() {
+    let desk = Desk::new();
+    let locked = r#"{"volume":{"number":1,"offset":32768,"len":4096,"fs":"","description":"two","problems":["it holds BitLocker"]}}"#;
+    let (volume, begin) = BEGUN.split_once('\n').unwrap();
+    let python = python(&desk, SPLIT, &[volume, locked, begin, MATCHES, DONE]);
+    let ran = search(&desk, &python, &[]).says(3, &["not tried on all of every file"]);
+    let answer = &values(&ran)[2];
+    assert_eq!(
+        (answer["complete"].as_bool(), text(&answer["rules"]["volumes"][1], "listing")),
+        (Some(false), "partly")
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Files with several rules.
 
-use cheetah_yara::{ATOMS_MAX, Central, Why, split};
+use cheetah_yara::{ATOMS_MAX, Central, Why, needs_whole_files, split};
 
 fn central(file: usize, rule: Option<&str>, why: Why) -> Central {
     Central { file, rule: rule.map(str::to_owned), why }
@@ -69,4 +69,30 @@ fn no_text_makes_it_panic() {
     for text in ["", "rule", "\0", "rule a { condition: ", "\u{feff}rule a { condition: true }", "import \"pe\""] {
         split(&[text]);
     }
+}
+
+#[test]
+fn rules_need_whole_files_unless_a_single_short_match_decides() {
+    let rule = |string: &str, condition: &str| format!("rule one {{ strings: $a = {string} condition: {condition} }}");
+    let needs = |string, condition| needs_whole_files(&[rule(string, condition).as_str()]);
+    for string in ["\"first word\" wide nocase", "{ 4d 5a [2-9] ( 00 | 01 02 ) ?? }", "/first [a-z]{1,9}/"] {
+        assert!(!needs(string, "$a") && !needs(string, "any of them") && !needs(string, "$a or any of ($a, $a)"));
+    }
+    let conditions = [
+        "$a and filesize < 9",
+        "not $a",
+        "$a at 0",
+        "#a > 3",
+        "all of them",
+        "any of them in (0..9)",
+        "true",
+        "$a and $a",
+    ];
+    assert!(conditions.into_iter().all(|condition| needs("\"first word\"", condition)));
+    for string in ["{ 4d 5a [2-] 00 01 }", "/first.*/", "/^first word/", "/(first|word){9000,}/"] {
+        assert!(needs(string, "$a"), "{string}");
+    }
+    let (short, large) = (rule("\"first word\"", "$a"), "rule large { condition: filesize > 10 }");
+    assert!(needs_whole_files(&[short.as_str(), large]) && needs_whole_files(&["rule broken {"]));
+    assert!(!needs_whole_files(&[short.as_str(), short.as_str()]));
 }

@@ -296,9 +296,11 @@ fn earlier_text(answer: &serde_json::Value, source: &str) -> String {
         hits => format!("{hits} hits"),
     };
     let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
-    match truncated > 0 || unfinished_inside(answer) > 0 {
-        false => format!("{source}: all {size} were searched before: {hits}"),
-        true => {
+    let tried = answer.get("rules").map(|rules| numbers(Some(rules), &["files", "without_atoms"]));
+    match (tried, truncated > 0 || unfinished_inside(answer) > 0) {
+        (Some(files), _) => format!("{source}: the rules were tried before on all {files} files: {hits}"),
+        (None, false) => format!("{source}: all {size} were searched before: {hits}"),
+        (None, true) => {
             format!("{source}: {size} were searched before: {hits} so far; not all that it holds was searched")
         }
     }

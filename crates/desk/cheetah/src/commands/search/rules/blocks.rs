@@ -12,16 +12,22 @@ const SHIFT: u32 = 9;
 /// The maximum number of blocks, which take 32 MiB.
 const BLOCKS_MAX: usize = 1 << 22;
 
-/// The blocks that have a byte of an atom, in order.
+/// Blocks that are gathered before they are sorted in.
+const GATHERED_MAX: usize = 1 << 16;
+
+/// The blocks that have a byte of an atom.
 pub struct Blocks {
     shift: u32,
+    /// In order.
     blocks: Vec<u64>,
+    /// In the order in which they were found. Ranges that are searched at once are found in any order.
+    gathered: Vec<u64>,
 }
 
 impl Blocks {
     /// None yet.
     pub const fn new() -> Self {
-        Self { shift: SHIFT, blocks: Vec::new() }
+        Self { shift: SHIFT, blocks: Vec::new(), gathered: Vec::new() }
     }
 
     /// Takes the hits out of a batch: atoms are no results.
@@ -34,15 +40,20 @@ impl Blocks {
     fn add(&mut self, hit: &Hit) {
         let last = hit.offset.saturating_add(hit.len().saturating_sub(1));
         for block in hit.offset >> self.shift..=last >> self.shift {
-            match self.blocks.last() {
-                Some(last) if *last >= block => {
-                    if let Err(at) = self.blocks.binary_search(&block) {
-                        self.blocks.insert(at, block);
-                    }
-                }
-                _ => self.blocks.push(block),
+            if self.gathered.last() != Some(&block) {
+                self.gathered.push(block);
             }
         }
+        if self.gathered.len() >= GATHERED_MAX {
+            self.sort_in();
+        }
+    }
+
+    fn sort_in(&mut self) {
+        self.blocks.append(&mut self.gathered);
+        // Fast where most are in order.
+        self.blocks.sort();
+        self.blocks.dedup();
         while self.blocks.len() > BLOCKS_MAX {
             self.shift += 1;
             self.blocks.iter_mut().for_each(|block| *block >>= 1);
@@ -51,7 +62,8 @@ impl Blocks {
     }
 
     /// The places for what tries the rules: every file that lies in part where nothing was searched is read.
-    pub fn places(self, coverage: &Coverage) -> AtomPlaces {
+    pub fn places(mut self, coverage: &Coverage) -> AtomPlaces {
+        self.sort_in();
         let gaps = [State::Unread, State::Unreadable].into_iter().flat_map(|state| coverage.in_state(state));
         let mut gaps: Vec<_> = gaps.map(|gap| (gap.offset, gap.len)).collect();
         gaps.sort_unstable();
@@ -73,7 +85,7 @@ mod tests {
     #[test]
     fn each_block_with_a_byte_of_an_atom_is_there_once_and_what_was_not_searched_is_a_gap() {
         let mut blocks = Blocks::new();
-        for (offset, len) in [(0, 4), (510, 4), (511, 4), (4096, 32), (4600, 32)] {
+        for (offset, len) in [(4600, 32), (0, 4), (510, 4), (511, 4), (4096, 32)] {
             blocks.add(&hit(offset, len));
         }
         let mut coverage = Coverage::new(8192);
@@ -90,8 +102,8 @@ mod tests {
         let mut blocks = Blocks::new();
         blocks.blocks = (0..BLOCKS_MAX as u64).map(|block| 2 * block).collect();
         blocks.add(&hit(3 << SHIFT, 4));
-        assert_eq!(blocks.shift, SHIFT + 1);
-        assert_eq!(blocks.blocks.len(), BLOCKS_MAX);
-        assert_eq!(blocks.blocks[..3], [0, 1, 2]);
+        let places = blocks.places(&Coverage::new(8192));
+        assert_eq!((places.shift, places.blocks.len()), (SHIFT + 1, BLOCKS_MAX));
+        assert_eq!(places.blocks[..3], [0, 1, 2]);
     }
 }

@@ -59,6 +59,10 @@ impl RuleSet {
             names: Vec::new(),
         };
         stop.unless("dividing the rules", set.divide(&python)).await?;
+        if set.names.is_empty() {
+            let names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+            return Err(Failure::misused(format!("{names}: there is no rule in it: nothing would be searched for")));
+        }
         Ok(Some(Self { python, ..set }))
     }
 
@@ -152,10 +156,30 @@ fn texts(paths: &[PathBuf]) -> Result<Vec<(String, String)>> {
         left_bytes = left_bytes.checked_sub(bytes.len() as u64).ok_or_else(|| {
             Failure::misused(format!("the rules up to {} are too large: divide them", path.display()))
         })?;
-        let name = path.file_name().unwrap_or(Path::new("").as_os_str()).to_string_lossy().into_owned();
-        texts.push((name, String::from_utf8_lossy(&bytes).into_owned()));
+        texts.push((name(path, paths), text(&bytes)));
     }
     Ok(texts)
+}
+
+/// The name of a file of rules, among all of them: that of the file, or the path if another one has the same.
+fn name(path: &Path, paths: &[PathBuf]) -> String {
+    let is_one = paths.iter().filter(|other| other.file_name() == path.file_name()).count() == 1;
+    let name = path.file_name().filter(|_| is_one).unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// The text of a file of rules. Bytes that are not UTF-8 become escapes, which in a string mean these bytes: with other characters in their
+/// place, the rule would not match. A byte order mark is left out.
+fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text += chunk.valid();
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    }
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
 }
 
 /// The SHA-256 of the files, in hexadecimal digits.
@@ -205,6 +229,19 @@ mod tests {
     fn rules_that_do_not_compile_and_messages_about_files_are_refused() {
         assert!(!set(&[r#"{"refused":"a.yar: these YARA rules do not compile"}"#]).1);
         assert!(!set(&[r#"{"begin":0}"#]).1);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_stay_the_same_bytes_in_strings() {
+        assert_eq!(text(b"$a = \"caf\xe9\" // \xc3\xbc"), "$a = \"caf\\xe9\" // \u{fc}");
+        assert_eq!(text(b"\xef\xbb\xbfrule a"), "rule a");
+    }
+
+    #[test]
+    fn files_of_the_same_name_are_told_apart_by_their_paths() {
+        let paths = ["one/index.yar", "two/index.yar", "two/other.yar"].map(PathBuf::from);
+        let names = paths.each_ref().map(|path| name(path, &paths));
+        assert_eq!(names, ["one/index.yar", "two/index.yar", "other.yar"]);
     }
 
     #[test]
