@@ -9,6 +9,8 @@ use cheetah_windows::disks::{disks, facts};
 use cheetah_windows::name::Name;
 use cheetah_windows::{Volume, volumes};
 
+use super::super::in_use::of_disk;
+
 /// The first bytes of a volume that is encrypted with BitLocker, behind a jump of three bytes.
 const BITLOCKER: &[u8] = b"-FVE-FS-";
 const BITLOCKER_AT: usize = 3;
@@ -36,20 +38,6 @@ pub(crate) fn remarks(device: &Path) -> Vec<String> {
         // Nothing changes it.
         Name::ShadowCopy(_) => Vec::new(),
         Name::Other(_) => of_disk(&text, None),
-    }
-}
-
-/// What is said of a disk with these users; `None` if they cannot be had.
-fn of_disk(text: &str, users: Option<Vec<String>>) -> Vec<String> {
-    match users {
-        None => vec![format!(
-            "whether this system writes to {text} while it is read is not known: if it does, the image mixes several moments"
-        )],
-        Some(users) if users.is_empty() => Vec::new(),
-        Some(users) => vec![format!(
-            "{text} is in use ({}): this system writes to it while it is read, so the image mixes several moments",
-            users.join(", ")
-        )],
     }
 }
 
@@ -84,11 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_whose_users_cannot_be_had_is_not_one_without_users() {
-        let said = |users| of_disk(r"\\.\PhysicalDrive0", users);
-        assert_eq!(said(Some(Vec::new())), Vec::<String>::new());
-        assert!(said(Some(vec!["C:".to_owned()]))[0].contains("is in use (C:)"));
-        assert!(said(None)[0].contains("is not known"));
+    fn a_disk_that_the_list_does_not_have_may_be_in_use() {
         assert_eq!(remarks(Path::new(r"\\.\Harddisk0Partition3")).len(), 1);
     }
 }

@@ -1,6 +1,5 @@
 //! Windows: it has neither FUSE nor block devices of programs, and stops processes by events of their console.
 
-pub mod attach;
 mod process;
 mod signals;
 
@@ -15,6 +14,8 @@ pub use process::{
     killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, start_apart, stop,
 };
 pub use signals::Signals;
+
+pub use super::unattached as attach;
 
 /// The system in a sentence about what it does.
 pub const SYSTEM: &str = "Windows";
