@@ -25,11 +25,11 @@ pub mod process;
 pub mod random;
 mod rename;
 pub mod socket;
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub mod storage;
 pub mod thread;
 
 pub use crc64::crc64_nvme;
 #[cfg(unix)]
 pub use os::rename::rename_new_at;
-#[cfg(any(target_os = "freebsd", target_os = "macos"))]
-pub use os::storage;
 pub use rename::rename_new;

@@ -6,7 +6,7 @@ mod bsd;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
-mod unattached;
+pub mod unattached;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]

@@ -7,7 +7,7 @@ use cheetah_error::next::Attach;
 use cheetah_error::{Error, Kind, Result};
 
 use super::Feature;
-pub use process::{drop_caches, forget_cached, lock_own_memory, locked_bytes_max};
+pub use process::{drop_caches, forget_cached, lock_own_memory, locked_bytes_max, may_swap};
 
 pub use super::unattached as attach;
 
@@ -20,6 +20,9 @@ pub const LOCK_MORE: &str = if cfg!(target_os = "macos") {
 } else {
     "run as root, raise the limits (limits -l unlimited, sysctl vm.max_user_wired), or lend less"
 };
+
+/// What lets a node lock all that it lends.
+pub const LOCK_LENT: &str = LOCK_MORE;
 
 /// Fails for what this system lacks.
 ///

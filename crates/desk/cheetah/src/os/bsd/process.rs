@@ -25,6 +25,11 @@ pub fn locked_bytes_max() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
+/// Whether there is swap space: it is not looked for.
+pub fn may_swap() -> bool {
+    true
+}
+
 /// Leaves the file in memory.
 pub fn forget_cached(_file: &File) {}
 

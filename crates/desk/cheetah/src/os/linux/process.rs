@@ -30,6 +30,12 @@ pub fn locked_bytes_max() -> Option<u64> {
     getrlimit(Resource::Memlock).current.filter(|_| !may_lock_all)
 }
 
+/// Whether there is a swap device or file.
+pub fn may_swap() -> bool {
+    // The first line has the headings.
+    std::fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1)
+}
+
 /// Drops what the kernel keeps of a file in memory.
 pub fn forget_cached(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
