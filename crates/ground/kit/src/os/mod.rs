@@ -7,6 +7,8 @@ mod bsd;
 mod kinds;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(any(test, target_os = "freebsd", target_os = "macos"))]
+mod pages;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]

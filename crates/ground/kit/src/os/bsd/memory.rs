@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
+use super::super::pages::whole_pages;
 use super::checked;
 
 /// Of a mapping that child processes do not have.
@@ -99,16 +100,6 @@ pub(crate) unsafe fn give_back(at: NonNull<u8>, len: usize, _locked: &AtomicBool
     checked(unsafe { libc::madvise(at.as_ptr().cast(), len, libc::MADV_FREE) })
 }
 
-/// The pages that lie in a range as a whole. The calls would round out, and pages of macOS may have 16 KiB: then bytes beside the
-/// range would be unlocked or dropped.
-fn whole_pages(at: NonNull<u8>, len: usize, page_bytes: usize) -> Option<(NonNull<u8>, usize)> {
-    let begin = at.addr().get();
-    let first = begin.checked_next_multiple_of(page_bytes)?;
-    let end = begin.checked_add(len)? / page_bytes * page_bytes;
-    let at = NonNull::new(at.as_ptr().wrapping_add(first - begin))?;
-    (first < end).then(|| (at, end - first))
-}
-
 /// Says once, as a program does at its start, that memory in use is not locked.
 fn note_unlocked(error: &io::Error, locked: &AtomicBool) {
     if locked.swap(false, Ordering::Relaxed) {
@@ -136,22 +127,4 @@ pub(crate) unsafe fn use_again(at: NonNull<u8>, len: usize, locked: &AtomicBool)
 pub(crate) unsafe fn unmap(at: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: the range is a mapping, and the caller promises that nothing refers to it.
     Ok(unsafe { mm::munmap(at.as_ptr().cast(), bytes) }?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_pages_that_lie_in_a_range_as_a_whole_are_given_back() {
-        let found = |at: usize, len| {
-            let at = NonNull::new(std::ptr::without_provenance_mut(at)).unwrap();
-            whole_pages(at, len, 16 << 10).map(|(at, len)| (at.addr().get(), len))
-        };
-        assert_eq!(found(16 << 10, 16 << 10), Some((16 << 10, 16 << 10)));
-        assert_eq!(found((16 << 10) + 4096, 64 << 10), Some((32 << 10, 48 << 10)));
-        assert_eq!(found((16 << 10) + 4096, 16 << 10), None);
-        assert_eq!(found(4096, 4096), None);
-        assert_eq!(found(usize::MAX - 4096, 4095), None);
-    }
 }
