@@ -127,10 +127,12 @@ fn unrunnable(target: &str) -> Option<Vec<u8>> {
 #[test]
 fn the_binary_for_freebsd_is_a_program_of_that_system() {
     let Some(binary) = unrunnable("x86_64-unknown-freebsd") else { return };
-    // ELF of 64 bits, little-endian, version 1, for FreeBSD; for x86-64 (elf(5)).
-    assert_eq!(binary[..8], [0x7f, b'E', b'L', b'F', 2, 1, 1, 9]);
+    // ELF of 64 bits, little-endian, version 1, for x86-64 (elf(5)). A note names the system, by which its kernel knows programs.
+    assert_eq!(binary[..7], [0x7f, b'E', b'L', b'F', 2, 1, 1]);
     assert_eq!(binary[18..20], 62_u16.to_le_bytes());
-    assert!(memchr::memmem::find(&binary, b"/libexec/ld-elf.so.1\0").is_some());
+    for text in ["/libexec/ld-elf.so.1\0", "FreeBSD\0"] {
+        assert!(memchr::memmem::find(&binary, text.as_bytes()).is_some(), "{text:?}");
+    }
 }
 
 #[test]
@@ -140,19 +142,22 @@ fn the_binary_for_macos_needs_libraries_of_the_system_only() {
     const EXECUTE: u32 = 2;
     /// A library that is loaded; its name begins where the third number of the command says.
     const LOAD_DYLIB: u32 = 0xc;
+    /// Without a signature, which names nobody, the kernel ends a program for this processor.
+    const CODE_SIGNATURE: u32 = 0x1d;
     let Some(binary) = unrunnable("aarch64-apple-darwin") else { return };
     // Mach-O (mach-o/loader.h).
     let number = |at: usize| u32::from_le_bytes(*binary[at..].first_chunk().unwrap());
     assert_eq!([number(0), number(4), number(12)], [MAGIC, ARM64, EXECUTE]);
-    let (mut at, mut libraries) = (32, Vec::new());
+    let (mut at, mut libraries, mut is_signed) = (32, Vec::new(), false);
     for _ in 0..number(16) {
         let command = &binary[at..at + number(at + 4) as usize];
         if number(at) == LOAD_DYLIB {
             let name = command[number(at + 8) as usize..].split(|byte| *byte == 0).next().unwrap();
             libraries.push(String::from_utf8(name.to_vec()).unwrap());
         }
+        is_signed |= number(at) == CODE_SIGNATURE;
         at += command.len();
     }
     let of_system = |path: &String| path.starts_with("/usr/lib/") || path.starts_with("/System/Library/Frameworks/");
-    assert!(!libraries.is_empty() && libraries.iter().all(of_system), "{libraries:?}");
+    assert!(is_signed && !libraries.is_empty() && libraries.iter().all(of_system), "{libraries:?}");
 }
