@@ -13,7 +13,7 @@ TARGET       ?=
 WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others test-windows lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others test-windows test-systems lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test-others: ## build for aarch64 and armv7, quickly, and run the binaries in em
 test-windows: ## build for Windows, quickly, and run the program in Wine beside the one for Linux
 	@scripts/install-deps --build --windows
 	@scripts/test-windows
+
+test-systems: ## build for FreeBSD and macOS, quickly, and look at the binaries: nothing here runs them
+	@scripts/install-deps --build --python
+	@scripts/test-systems
 
 lint: lint-house lint-rust lint-dependencies lint-python ## check format, lints, types, the structure, and the licences and origins of dependencies
 
@@ -77,8 +81,8 @@ lint-python:
 	target/venv/bin/ruff format --quiet --check
 	MYPYPATH=workshop target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah workshop/lab workshop/bench workshop/attack workshop/boot
 
-static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor; x86_64-pc-windows-gnu: for Windows)
-	@scripts/install-deps --build $(if $(filter-out %-windows-gnu,$(TARGET)),--cross) $(if $(filter %-windows-gnu,$(TARGET)),--windows)
+static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor; x86_64-pc-windows-gnu, x86_64-unknown-freebsd, aarch64-apple-darwin: for another system)
+	@scripts/install-deps --build $(if $(filter-out %-windows-gnu %-freebsd %-darwin,$(TARGET)),--cross) $(if $(filter %-windows-gnu,$(TARGET)),--windows) $(if $(filter %-freebsd %-darwin,$(TARGET)),--python)
 	@TARGET=$(TARGET) scripts/build-static
 
 live: static ## build the boot image: target/live/cheetah.iso, and target/live/pxe for network boot (Debian 12)

@@ -70,6 +70,16 @@ impl Disk {
     }
 }
 
+/// The size in bytes of an open disk, and what its driver tells of it.
+///
+/// # Errors
+///
+/// If it is no disk, or has no medium.
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub fn known_of(file: &fs::File) -> std::io::Result<(u64, Disk)> {
+    crate::os::known_of(file)
+}
+
 /// Returns the sysfs folder of the block device with these numbers.
 pub fn folder(major: u32, minor: u32) -> PathBuf {
     format!("/sys/dev/block/{major}:{minor}").into()

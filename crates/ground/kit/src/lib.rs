@@ -25,6 +25,8 @@ pub mod process;
 pub mod random;
 mod rename;
 pub mod socket;
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub mod storage;
 pub mod thread;
 
 pub use crc64::crc64_nvme;

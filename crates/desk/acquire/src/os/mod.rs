@@ -1,6 +1,10 @@
 //! What differs by system, behind the same functions on each: the disks of this machine, their protection from writes, and how
 //! files are stored. Another system is another folder here.
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+mod bsd;
+#[cfg(not(target_os = "linux"))]
+mod in_use;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(windows)]
@@ -13,6 +17,8 @@ use std::path::{Path, PathBuf};
 use cheetah_error::Result;
 use cheetah_image::disk::Disk;
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+use bsd as system;
 #[cfg(target_os = "linux")]
 use linux as system;
 #[cfg(windows)]
@@ -46,7 +52,7 @@ pub enum Protection {
 
 /// Where a file has content again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(windows, allow(dead_code, reason = "Windows does not tell"))]
+#[cfg_attr(any(windows, target_os = "macos"), allow(dead_code, reason = "these systems do not tell"))]
 pub(crate) enum NextData {
     /// There, at the earliest.
     At(u64),

@@ -1,15 +1,25 @@
 //! What differs by system, behind the same names on each: signals, terminals, processes, and what a system lacks. Another system is
-//! another folder here.
+//! another folder here; `unix` has what Linux, FreeBSD and macOS have in common.
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+mod bsd;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(target_os = "linux"))]
+pub mod unattached;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 
 use std::fmt;
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub use bsd::*;
 #[cfg(target_os = "linux")]
 pub use linux::*;
+#[cfg(unix)]
+pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
 

@@ -78,6 +78,49 @@ fn a_drive_works_on_qemu_nbd_alone() {
     round_trip(&desk, &peer.uri, "stripe", &[]);
 }
 
+/// The memory of machines on which Cheetah does not run is lent by nbdkit.
+#[test]
+fn a_drive_over_nbdkit_alone_survives_the_loss_of_one_and_after_a_repair_that_of_another() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    for layout in ["mirror", "parity"] {
+        let desk = Desk::new();
+        let (image, content) = desk.image("disk.raw", 9 * MIB + 512);
+        let [first, second, third, spare] = [(); 4].map(|()| Peer::nbdkit_tcp(&["memory", "24M"]));
+        let nodes = [&first, &second, &third].map(|peer| peer.uri.clone()).join(",");
+        let drive = desk.arg("case.drive");
+        cheetah(&["create", &drive, "--nodes", &nodes, "--layout", layout, "--from", &image]).ok();
+        drop(second);
+        assert_survives(&drive, 0);
+        assert_content(&desk, &drive, &content);
+        let repaired = cheetah(&["repair", &drive, "--nodes", &spare.uri]).ok().json();
+        assert_eq!(repaired["repair"]["replaced"][0]["by"], format!("{}/", spare.uri), "{repaired}");
+        assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
+        assert_eq!(cheetah(&["status", &drive]).ok().json()["survives_losses"], 1);
+        drop(first);
+        assert_survives(&drive, 0);
+        assert_content(&desk, &drive, &content);
+    }
+}
+
+/// Asserts that a node is lost, and how many more the drive survives.
+#[track_caller]
+fn assert_survives(drive: &str, losses: u64) {
+    // An error follows the status.
+    let told = cheetah(&["status", drive]).ended_with(3).out();
+    let status: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+    assert_eq!(status["survives_losses"], losses, "{status}");
+}
+
+#[track_caller]
+fn assert_content(desk: &Desk, drive: &str, content: &[u8]) {
+    cheetah(&["verify", drive]).ok();
+    let saved = desk.arg("saved.raw");
+    cheetah(&["save", drive, &saved, "--force"]).ok();
+    assert!(std::fs::read(&saved).unwrap() == content, "the drive does not hold the image");
+}
+
 #[test]
 fn a_read_only_server_is_refused_as_a_node() {
     if !need::programs(&["nbdkit"]) {

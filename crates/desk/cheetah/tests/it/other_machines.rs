@@ -1,4 +1,4 @@
-//! The static binaries for other processors, run by an emulator.
+//! The binaries for other processors, run by an emulator, and those for other systems, which are only looked at.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -110,4 +110,54 @@ fn bytes_beyond_4_gib_are_read_and_written_where_they_are_on_armv7() {
     tool("curl", &["-sSf", "-H", json, "-d", &export, &exports]).ok();
     let uri = format!("nbd://{}/large", node.nbd);
     tool("qemu-io", &["-f", "raw", "-c", "write -P 7 4G 4k", "-c", start, "-c", beyond, &uri]).ok();
+}
+
+/// The binary of `make static TARGET=…` for a system that nothing here runs; `None`, and it says so, if it is not built.
+fn unrunnable(target: &str) -> Option<Vec<u8>> {
+    let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/static").join(target).join("cheetah");
+    match fs::read(&binary) {
+        Ok(bytes) => Some(bytes),
+        Err(_) => {
+            need::skip(&format!("needs a binary for {target} (make test-systems builds it)"));
+            None
+        }
+    }
+}
+
+#[test]
+fn the_binary_for_freebsd_is_a_program_of_that_system() {
+    let Some(binary) = unrunnable("x86_64-unknown-freebsd") else { return };
+    // ELF of 64 bits, little-endian, version 1, for x86-64 (elf(5)). A note names the system, by which its kernel knows programs.
+    assert_eq!(binary[..7], [0x7f, b'E', b'L', b'F', 2, 1, 1]);
+    assert_eq!(binary[18..20], 62_u16.to_le_bytes());
+    for text in ["/libexec/ld-elf.so.1\0", "FreeBSD\0"] {
+        assert!(memchr::memmem::find(&binary, text.as_bytes()).is_some(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_binary_for_macos_needs_libraries_of_the_system_only() {
+    const MAGIC: u32 = 0xfeed_facf;
+    const ARM64: u32 = 0x0100_000c;
+    const EXECUTE: u32 = 2;
+    /// A library that is loaded; its name begins where the third number of the command says.
+    const LOAD_DYLIB: u32 = 0xc;
+    /// Without a signature, which names nobody, the kernel ends a program for this processor.
+    const CODE_SIGNATURE: u32 = 0x1d;
+    let Some(binary) = unrunnable("aarch64-apple-darwin") else { return };
+    // Mach-O (mach-o/loader.h).
+    let number = |at: usize| u32::from_le_bytes(*binary[at..].first_chunk().unwrap());
+    assert_eq!([number(0), number(4), number(12)], [MAGIC, ARM64, EXECUTE]);
+    let (mut at, mut libraries, mut is_signed) = (32, Vec::new(), false);
+    for _ in 0..number(16) {
+        let command = &binary[at..at + number(at + 4) as usize];
+        if number(at) == LOAD_DYLIB {
+            let name = command[number(at + 8) as usize..].split(|byte| *byte == 0).next().unwrap();
+            libraries.push(String::from_utf8(name.to_vec()).unwrap());
+        }
+        is_signed |= number(at) == CODE_SIGNATURE;
+        at += command.len();
+    }
+    let of_system = |path: &String| path.starts_with("/usr/lib/") || path.starts_with("/System/Library/Frameworks/");
+    assert!(is_signed && !libraries.is_empty() && libraries.iter().all(of_system), "{libraries:?}");
 }

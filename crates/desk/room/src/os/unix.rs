@@ -25,7 +25,8 @@ impl Folder {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::LOOP | Errno::NOTDIR) => return Err(Unusable::NotOwn(NotOwn::Link)),
+            // Of a link, FreeBSD says that it has too many links.
+            Err(Errno::LOOP | Errno::MLINK | Errno::NOTDIR) => return Err(Unusable::NotOwn(NotOwn::Link)),
             Err(errno) => return Err(unusable(errno)),
         };
         check(&fd, FileType::Directory)?;
@@ -78,15 +79,15 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Puts the names on stable storage.
+    /// Puts the names on stable storage. Not by fsync(2) itself, which leaves them in the disk's own cache on macOS.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.0)?)
+        File::from(self.0.try_clone()?).sync_all()
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> Result<File, Unusable> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.0, name, flags, FILE_MODE).map_err(|errno| match errno {
-            Errno::LOOP => Unusable::NotOwn(NotOwn::Link),
+            Errno::LOOP | Errno::MLINK => Unusable::NotOwn(NotOwn::Link),
             errno => unusable(errno),
         })?;
         check(&fd, FileType::RegularFile)?;
@@ -105,7 +106,8 @@ fn check(fd: impl AsFd, wanted: FileType) -> Result<(), Unusable> {
     if stat.st_uid != user.as_raw() && !user.is_root() {
         return Err(Unusable::NotOwn(NotOwn::OtherUser(stat.st_uid)));
     }
-    let mode = stat.st_mode & 0o777;
+    #[allow(clippy::useless_conversion, reason = "it has 16 bits on FreeBSD and macOS")]
+    let mode = u32::from(stat.st_mode) & 0o777;
     if mode & OTHERS != 0 { Err(Unusable::NotOwn(NotOwn::Shared(mode))) } else { Ok(()) }
 }
 

@@ -402,6 +402,8 @@ async fn work_and_close(
     let closed = opened.close().await;
     let problems = worked?;
     closed?;
+    // The repair has changed the drive file, which alone has the map of a drive of foreign servers.
+    set.update(|_| {})?;
     // Includes changes that the former writer recorded when it ended.
     let now = newest(set, &options.session).await?.map;
     let index = set.index;

@@ -2,10 +2,10 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(windows)]
-mod windows;
+#[cfg(not(target_os = "linux"))]
+mod plain;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
-#[cfg(windows)]
-pub(crate) use windows::*;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use plain::*;

@@ -1,11 +1,21 @@
 //! What differs by operating system, behind the same names on each: the modules that other crates see call these, and do not know
-//! more. Another system is another folder here.
+//! more. Another system is another folder here; `unix` has what Linux, FreeBSD and macOS have in common.
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+mod bsd;
+#[cfg(not(target_os = "linux"))]
+mod kinds;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(any(test, target_os = "freebsd", target_os = "macos"))]
+mod pages;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(any(target_os = "freebsd", target_os = "macos"))]
+pub(crate) use bsd::*;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 #[cfg(windows)]

@@ -9,6 +9,8 @@ use cheetah_windows::disks::{disks, facts};
 use cheetah_windows::name::Name;
 use cheetah_windows::{Volume, volumes};
 
+use super::super::in_use::{Remark, of_disk};
+
 /// The first bytes of a volume that is encrypted with BitLocker, behind a jump of three bytes.
 const BITLOCKER: &[u8] = b"-FVE-FS-";
 const BITLOCKER_AT: usize = 3;
@@ -26,28 +28,6 @@ pub(crate) fn remarks(device: &Path) -> Vec<String> {
     of_device(device).iter().map(ToString::to_string).collect()
 }
 
-/// What must be known of a disk or a volume. Each has its name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Remark {
-    /// It may change while it is read: its users cannot be had.
-    #[error(
-        "whether this system writes to {0} while it is read is not known: if it does, the image mixes several moments"
-    )]
-    UsersUnknown(String),
-    /// It changes while it is read: these are its users.
-    #[error(
-        "{0} is in use ({users}): this system writes to it while it is read, so the image mixes several moments",
-        users = .1.join(", ")
-    )]
-    InUse(String, Vec<String>),
-    /// It changes while it is read.
-    #[error("{0} is a mounted volume: this system writes to it while it is read, so the image mixes several moments")]
-    Mounted(String),
-    /// It is encrypted on its disk.
-    #[error("{0} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext")]
-    ReadInClear(String),
-}
-
 fn of_device(device: &Path) -> Vec<Remark> {
     let text = path_to_text(device);
     let Some(name) = Name::of(&text) else { return Vec::new() };
@@ -62,15 +42,6 @@ fn of_device(device: &Path) -> Vec<Remark> {
         // Nothing changes it.
         Name::ShadowCopy(_) => Vec::new(),
         Name::Other(_) => of_disk(&text, None),
-    }
-}
-
-/// What is said of a disk with these users; `None` if they cannot be had.
-fn of_disk(text: &str, users: Option<Vec<String>>) -> Vec<Remark> {
-    match users {
-        None => vec![Remark::UsersUnknown(text.to_owned())],
-        Some(users) if users.is_empty() => Vec::new(),
-        Some(users) => vec![Remark::InUse(text.to_owned(), users)],
     }
 }
 
@@ -101,12 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_whose_users_cannot_be_had_is_not_one_without_users() {
-        let disk = r"\\.\PhysicalDrive0";
-        assert_eq!(of_disk(disk, Some(Vec::new())), []);
-        let users = vec!["C:".to_owned()];
-        assert_eq!(of_disk(disk, Some(users.clone())), [Remark::InUse(disk.to_owned(), users)]);
-        assert_eq!(of_disk(disk, None), [Remark::UsersUnknown(disk.to_owned())]);
+    fn a_disk_that_the_list_does_not_have_may_be_in_use() {
         assert_eq!(remarks(Path::new(r"\\.\Harddisk0Partition3")).len(), 1);
     }
 }

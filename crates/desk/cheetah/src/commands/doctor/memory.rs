@@ -1,7 +1,5 @@
 //! The memory that can be lent, and locked.
 
-use std::fs;
-
 use cheetah_device::Size;
 use cheetah_node::spare;
 
@@ -14,7 +12,7 @@ pub struct Memory {
     spare_bytes: Option<u64>,
     /// The bytes that this user can lock; `None` without a limit.
     locked_bytes_max: Option<u64>,
-    /// Whether there is a swap device or file.
+    /// Whether there is a swap device or file, as far as the system tells.
     swaps: bool,
 }
 
@@ -23,8 +21,7 @@ impl Memory {
         Self {
             spare_bytes: spare::spare_bytes(spare::Use::Shared),
             locked_bytes_max: os::locked_bytes_max(),
-            // The first line has the headings.
-            swaps: fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1),
+            swaps: os::may_swap(),
         }
     }
 }
@@ -44,10 +41,8 @@ pub fn locking(found: &Memory) -> Check {
         true => "evidence may reach the swap device",
         false => "nothing is swapped now, as there is no swap device",
     };
-    check(format!("{lent} can be lent, but this user can lock only {}: {danger}", Size(limit))).but(
-        State::Fails,
-        "start the node by its unit (systemctl start cheetah-node) or as root, or raise the limit (ulimit -l unlimited)",
-    )
+    check(format!("{lent} can be lent, but this user can lock only {}: {danger}", Size(limit)))
+        .but(State::Fails, os::LOCK_LENT)
 }
 
 #[cfg(test)]

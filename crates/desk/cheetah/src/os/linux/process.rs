@@ -1,18 +1,11 @@
-//! This process, and those that it starts.
+//! What Linux alone offers a process.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Command, ExitStatus};
 
 use rustix::mm::MlockAllFlags;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-
-/// Makes all files, folders and sockets that this process creates its user's own. Programs that it starts inherit this.
-pub fn keep_files_private() {
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-}
 
 /// Keeps all memory of this process, and with it its key, out of swap devices and core dumps.
 ///
@@ -37,58 +30,10 @@ pub fn locked_bytes_max() -> Option<u64> {
     getrlimit(Resource::Memlock).current.filter(|_| !may_lock_all)
 }
 
-/// The version of the kernel.
-pub fn kernel_release() -> Option<String> {
-    rustix::system::uname().release().to_str().ok().map(str::to_owned)
-}
-
-/// Leaves the terminal, so that closing it does not end this process.
-///
-/// # Errors
-///
-/// If this process leads a session already.
-pub fn leave_terminal() -> io::Result<()> {
-    Ok(rustix::process::setsid().map(drop)?)
-}
-
-/// Closes stderr: its reader may be waiting for end of file, and this process may last for days.
-///
-/// # Errors
-///
-/// If there is no /dev/null.
-pub fn leave_stderr() -> io::Result<()> {
-    let nowhere = File::options().write(true).open("/dev/null")?;
-    Ok(rustix::stdio::dup2_stderr(&nowhere)?)
-}
-
-/// Has a program that will be started leave the terminal: it does so itself.
-pub fn start_apart(_command: &mut Command) {}
-
-/// Replaces this process by a program, which then gets the signals and sets the exit code. Returns only if it cannot be started.
-pub fn become_program(mut command: Command) -> io::Error {
-    command.exec()
-}
-
-/// Keeps Ctrl-C from reaching a program that will be started.
-pub fn keep_from_ctrl_c(command: &mut tokio::process::Command) {
-    command.process_group(0);
-}
-
-/// The number of the signal that ended a process, if one did.
-pub fn killed_by(status: ExitStatus) -> Option<i32> {
-    status.signal()
-}
-
-/// Asks a process to stop (SIGTERM).
-///
-/// # Errors
-///
-/// If there is no such process.
-pub fn stop(pid: u32) -> io::Result<()> {
-    match Pid::from_raw(pid.cast_signed()) {
-        Some(pid) => Ok(kill_process(pid, Signal::TERM)?),
-        None => Ok(()),
-    }
+/// Whether there is a swap device or file.
+pub fn may_swap() -> bool {
+    // The first line has the headings.
+    std::fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1)
 }
 
 /// Drops what the kernel keeps of a file in memory.

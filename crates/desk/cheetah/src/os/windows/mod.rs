@@ -1,6 +1,5 @@
 //! Windows: it has neither FUSE nor block devices of programs, and stops processes by events of their console.
 
-pub mod attach;
 mod process;
 mod signals;
 
@@ -12,15 +11,20 @@ use cheetah_error::{Error, Kind, Result};
 use super::Feature;
 pub use process::{
     become_program, drop_caches, forget_cached, is_stdout_closed, keep_files_private, keep_from_ctrl_c, kernel_release,
-    killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, start_apart, stop,
+    killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, may_swap, start_apart, stop,
 };
 pub use signals::Signals;
+
+pub use super::unattached as attach;
 
 /// The system in a sentence about what it does.
 pub const SYSTEM: &str = "Windows";
 
 /// What lets this user lock more memory.
 pub const LOCK_MORE: &str = "run as administrator, or lend less";
+
+/// What lets a node lock all that it lends.
+pub const LOCK_LENT: &str = LOCK_MORE;
 
 /// Whether an agent leaves nothing on this machine unless it is told otherwise.
 pub const LEAVES_NOTHING: bool = true;

@@ -29,6 +29,11 @@ pub fn locked_bytes_max() -> Option<u64> {
     None
 }
 
+/// Whether there is a page file: it is not looked for.
+pub fn may_swap() -> bool {
+    true
+}
+
 /// The version of the kernel.
 pub fn kernel_release() -> Option<String> {
     None

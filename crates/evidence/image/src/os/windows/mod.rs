@@ -1,18 +1,15 @@
 //! Windows.
 
 mod disk;
-mod unwatched;
 
 use std::fs::File;
-use std::io::{ErrorKind, Result as IoResult};
+use std::io::Result as IoResult;
 use std::path::{Path, PathBuf};
 
-use cheetah_device::ByteRange;
 use cheetah_windows::name::{Name, is_pipe};
 use tokio::process::Command;
 
 pub(crate) use disk::{OpenDisk, WHOLE_SECTORS, past_the_cache};
-pub(crate) use unwatched::{TIMES, Watch};
 
 use super::What;
 
@@ -58,35 +55,6 @@ fn what(is_file: bool, is_folder: bool) -> What {
         () if is_folder => What::Folder,
         () => What::Device,
     }
-}
-
-/// Reading what the system has in memory, without waiting for the disk. Windows does not tell what it has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PageCache;
-
-impl PageCache {
-    pub(crate) fn of(_file: &File) -> Self {
-        Self
-    }
-
-    pub(crate) fn read(self, _file: &File, _range: ByteRange) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-/// As [`PageCache::read`]: never.
-pub(crate) fn read_cached(_file: &File, _offset: u64, _into: &mut [u8]) -> IoResult<bool> {
-    Ok(false)
-}
-
-/// Holes are not looked for: sparse files are rare here, and read as zeros all the same.
-pub(crate) fn next_data(_file: &File, _offset: u64) -> IoResult<Option<u64>> {
-    Err(ErrorKind::Unsupported.into())
-}
-
-/// As [`next_data`].
-pub(crate) fn next_hole(_file: &File, _offset: u64) -> IoResult<u64> {
-    Err(ErrorKind::Unsupported.into())
 }
 
 /// A write through a mapping changes the times of a file when its pages are stored; there is no way to ask for that without the

@@ -1,48 +1,13 @@
 //! The numbers of errors: Windows has others than those on the wire and in facts.
 
-use std::io::{self, ErrorKind};
+use std::io;
 
 use windows_sys::Win32::Foundation::{
     ERROR_CRC, ERROR_DATA_CHECKSUM_ERROR, ERROR_DEVICE_HARDWARE_ERROR, ERROR_IO_DEVICE, ERROR_READ_FAULT,
     ERROR_SECTOR_NOT_FOUND, ERROR_SEEK, ERROR_UNRECOGNIZED_MEDIA,
 };
 
-use crate::errno::{
-    EACCES, ECONNREFUSED, EHOSTUNREACH, EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EROFS, ESTALE, ETIMEDOUT,
-};
-
-/// Protocol error: stands for what Linux has no number for. Not EIO, which would say that a sector is bad.
-const EPROTO: i32 = 71;
-/// Broken pipe.
-const EPIPE: i32 = 32;
-/// Cannot send after the other end has gone.
-const ECONNRESET: i32 = 104;
-/// The network is down or cannot be reached.
-const ENETUNREACH: i32 = 101;
-/// The address is in use.
-const EADDRINUSE: i32 = 98;
-
-pub(crate) fn of(error: &io::Error) -> Option<i32> {
-    error.raw_os_error()?;
-    Some(match error.kind() {
-        _ if is_of_medium(error) => EIO,
-        ErrorKind::NotFound => ENOENT,
-        ErrorKind::PermissionDenied => EACCES,
-        ErrorKind::ConnectionRefused => ECONNREFUSED,
-        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => ECONNRESET,
-        ErrorKind::BrokenPipe | ErrorKind::NotConnected => EPIPE,
-        ErrorKind::TimedOut => ETIMEDOUT,
-        ErrorKind::HostUnreachable => EHOSTUNREACH,
-        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => ENETUNREACH,
-        ErrorKind::AddrInUse => EADDRINUSE,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => ENOSPC,
-        ErrorKind::ReadOnlyFilesystem => EROFS,
-        ErrorKind::StaleNetworkFileHandle => ESTALE,
-        ErrorKind::InvalidInput => EINVAL,
-        ErrorKind::Unsupported => EOPNOTSUPP,
-        _ => EPROTO,
-    })
-}
+pub(crate) use super::super::kinds::of;
 
 pub(crate) fn is_of_medium(error: &io::Error) -> bool {
     const MEDIUM: [u32; 8] = [
@@ -61,6 +26,7 @@ pub(crate) fn is_of_medium(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::{EACCES, ECONNREFUSED, EIO, ENOENT, ENOSPC};
 
     #[test]
     fn codes_of_windows_are_numbers_of_linux_and_only_a_bad_sector_is_an_error_of_the_medium() {

@@ -3,9 +3,16 @@
 use std::io;
 use std::net::UdpSocket;
 
-/// The codes of Windows Sockets, where `std` has no kind for them.
-const WSAEINPROGRESS: i32 = 10_036;
-const WSAEMSGSIZE: i32 = 10_040;
+/// `WSAEINPROGRESS` and `WSAEMSGSIZE` of Windows Sockets, for which `std` has no kinds.
+#[cfg(windows)]
+const IN_PROGRESS: i32 = 10_036;
+#[cfg(windows)]
+const TOO_LARGE: i32 = 10_040;
+/// `EINPROGRESS` and `EMSGSIZE` of FreeBSD and macOS (errno(2)).
+#[cfg(unix)]
+const IN_PROGRESS: i32 = 36;
+#[cfg(unix)]
+const TOO_LARGE: i32 = 40;
 
 /// Has the kernel stamp what arrives: it does not.
 pub(crate) const fn stamp(_socket: &UdpSocket) -> bool {
@@ -25,10 +32,10 @@ pub(crate) const fn refuse_fragments(_socket: &UdpSocket, _is_ipv4: bool) -> io:
 
 /// Whether a packet was refused because it is too large for the interface or the path.
 pub(crate) fn is_too_large(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(WSAEMSGSIZE)
+    error.raw_os_error() == Some(TOO_LARGE)
 }
 
 /// Whether a connection was not answered in time.
 pub(crate) fn is_silence(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut || error.raw_os_error() == Some(WSAEINPROGRESS)
+    error.kind() == io::ErrorKind::TimedOut || error.raw_os_error() == Some(IN_PROGRESS)
 }

@@ -9,7 +9,8 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 /// succeeds. Nothing shows afterwards that this happened.
 #[used]
 #[expect(unsafe_code, reason = "the attribute: the C library calls the function before `main`")]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
 static LOOK: extern "C" fn() = {
     extern "C" fn look() {
         let closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();

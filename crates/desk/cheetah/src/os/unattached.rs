@@ -1,5 +1,5 @@
-//! The crate `cheetah-attach`, as far as verbs use it, without a value of any of its types: nothing can be mounted or attached.
-//! Verbs ask [`offers`](super::offers) first.
+//! The crate `cheetah-attach`, as far as verbs use it, without a value of any of its types: nothing can be mounted or attached where
+//! the system has no drivers for that. Verbs ask [`offers`](super::offers) first.
 
 #![allow(dead_code, reason = "nothing reads the options of a mount that is never made")]
 

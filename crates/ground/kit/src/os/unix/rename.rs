@@ -1,11 +1,13 @@
-//! Renaming without replacing anything: `renameat2(2)`.
+//! Renaming without replacing anything.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
+
+use super::super::no_replace::rename_at;
 
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     rename_new_at(CWD, from, to)
@@ -23,7 +25,7 @@ pub(crate) fn replace(from: &Path, to: &Path) -> io::Result<()> {
 /// As [`rename_new`](crate::rename_new).
 pub fn rename_new_at(directory: impl AsFd, from: &Path, to: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
-    let refusing = || rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE);
+    let refusing = || rename_at(directory, from, to);
     let replacing = || rustix::fs::renameat(directory, from, directory, to);
     let is_taken = || match rustix::fs::statat(directory, to, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),

@@ -1,5 +1,5 @@
-//! Windows reports writes to a folder's files late, and not those through a handle that stays open. So files are not watched: their
-//! sizes and times are compared.
+//! Windows reports writes to a folder's files late, and not those through a handle that stays open; FreeBSD and macOS are not asked
+//! yet. So files are not watched: their sizes and times are compared.
 
 use std::fs::File;
 

@@ -1,5 +1,5 @@
-//! Windows does not tell how long processes waited. Threads of the lowest priority give way all the same, and memory is followed by
-//! how much is available.
+//! Windows, FreeBSD and macOS do not tell how long processes waited. Threads of the lowest priority give way all the same, and memory
+//! is followed by how much is available.
 
 use std::time::Duration;
 

@@ -87,7 +87,8 @@ impl Folder {
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.0)?)
+        // Not fsync(2) itself, which leaves the names in the disk's own cache on macOS.
+        File::from(self.0.try_clone()?).sync_all()
     }
 
     fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
@@ -106,12 +107,12 @@ fn open(within: impl AsFd, path: &Path) -> io::Result<Folder> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     match rustix::fs::openat(within, path, flags, Mode::empty()) {
         Ok(fd) => Ok(Folder(fd)),
-        // Of a link, it says that it is no directory.
-        Err(Errno::NOTDIR) => {
+        // Of a link, it says that it is no directory; FreeBSD and macOS may say that it is a link.
+        Err(errno @ (Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => {
             let found = rustix::fs::statat(within, path, AtFlags::SYMLINK_NOFOLLOW)?;
             match FileType::from_raw_mode(found.st_mode) {
                 FileType::Symlink => Err(io::Error::new(ErrorKind::InvalidInput, NotItself::Link)),
-                _ => Err(Errno::NOTDIR.into()),
+                _ => Err(errno.into()),
             }
         }
         Err(errno) => Err(errno.into()),
