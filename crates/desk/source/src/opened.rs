@@ -256,7 +256,8 @@ impl OpenedSource {
         // What decrypts alters it.
         let (in_order, exclusive) = (access.in_order, access.unlock.is_some());
         let session = access.session.clone();
-        let options = SourceOptions { trust_reconnects: false, in_order, exclusive, ..SourceOptions::new(access.link, session) };
+        let options =
+            SourceOptions { trust_reconnects: false, in_order, exclusive, ..SourceOptions::new(access.link, session) };
         let Evidence { source, wire, .. } = open(text, &options).await?;
         let source = reopening(source, text, options);
         // An agent's source has the kind it has there.

@@ -18,6 +18,7 @@ GAPS_MAX = 1000
 NAMED_MAX = 20
 """The rules that one sentence names."""
 
+
 @dataclasses.dataclass
 class FirstStage:
     """The first stage of a run, whose workers read the source at `shared_uri`: `problems` are remarks about it, and `facts` what the

@@ -82,7 +82,13 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
         let received = server.received.load(Ordering::Relaxed);
         LinkCounters { received_bytes: received, content_bytes: received, reconnects: 0 }
     };
-    let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order, ..Default::default() };
+    let image = cheetah_image::OpenOptions {
+        timeout,
+        connections: link.connections,
+        apply_map,
+        in_order,
+        ..Default::default()
+    };
     let mut source =
         cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder.clone(), &image).await?;
     source.identity.server = Some(served);
