@@ -313,7 +313,7 @@ class Files:
             if run.is_hole:
                 continue
             at, place = run.at * self._block, self._base + run.block * self._block
-            length = min(run.count * self._block, self._end - place)
+            length = min(run.blocks * self._block, self._end - place)
             # The other program ends the listing at a number that it cannot hold.
             if length > 0 and at + length <= _OFFSET_MAX:
                 yield at, place, length

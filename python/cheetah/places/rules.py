@@ -6,7 +6,7 @@ The files are opened and read as those of a triage, and so are the rules.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -216,7 +216,8 @@ class _RuleFiles:
         where = _finder(self._runs(row))
         for hit in read.hits:
             self._counts.cut += hit.more_matches
-            for match in hit.matches or [None]:
+            matches: Iterable[scan.StringMatch | None] = hit.matches or [None]
+            for match in matches:
                 self._say_match(row, hit, match, where)
 
     def _runs(self, row: dict[str, Any]) -> list[Run]:

@@ -215,7 +215,7 @@ def _runs(attribute: Any, block_size: int) -> list[tuple[int, int]]:
     if attribute is None or not block_runs.are_stored(attribute):
         return []
     stored_runs = (run for run in block_runs.of(attribute) if not run.is_hole)
-    return [(run.block * block_size, run.count * block_size) for run in itertools.islice(stored_runs, _RUNS_MAX)]
+    return [(run.block * block_size, run.blocks * block_size) for run in itertools.islice(stored_runs, _RUNS_MAX)]
 
 
 def _judge_deleted(tools: Tools, one: OpenStream, runs: list[tuple[int, int]]) -> None:

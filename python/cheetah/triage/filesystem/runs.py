@@ -16,7 +16,7 @@ class BlockRun(NamedTuple):
     """The first of them in the stream."""
     block: int
     """The first of them in the file system."""
-    count: int
+    blocks: int
     """Their number."""
     flags: int
     """What The Sleuth Kit says of them; 0 if they are stored as they are."""
