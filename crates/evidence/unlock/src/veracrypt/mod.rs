@@ -187,7 +187,7 @@ fn try_derivation(derivation: Derivation, head: &[u8; HEADER_BYTES], password: &
         let mut opened = Zeroizing::new([0; SEALED_BYTES]);
         opened.copy_from_slice(sealed);
         let Some(cascade) = Cascade::new(encryption, &keys) else { continue };
-        cascade.decrypt_header(&mut *opened);
+        cascade.decrypt_header(&mut opened);
         if let Some(header) = Header::parse(&opened, derivation.program) {
             let keys = LockedBytes::copy_of(Header::keys(&opened))?;
             return Ok(Some(Found { derivation, encryption, header: header?, keys }));
