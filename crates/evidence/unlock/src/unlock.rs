@@ -24,9 +24,10 @@ use crate::veracrypt::{self, Open};
 /// What a volume is called that is tried as one of VeraCrypt: nothing tells.
 const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
 
-/// Bytes at the start of a volume that are read while keys are tried on it. There, file systems say where the rest of them lies; and NTFS,
-/// if the volume is small, has its list of files.
-const READ_AHEAD_BYTES: u64 = 1 << 20;
+/// Bytes at the start of a volume of BitLocker that are read while keys are tried on it: there its file system says where the rest of it
+/// lies. Making a key of a password takes longer than that. More would be in the way of what is read next, since a new connection
+/// is slow at first.
+const READ_AHEAD_BYTES: u64 = 128 << 10;
 
 /// The encrypted volumes of a device, after each key was tried on each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -178,20 +179,16 @@ impl<'a> Unlocking<'a> {
 
     async fn try_volume(&mut self, turn: &mut Turn<'_>, place: &Place, format: &Format) {
         let (piece, mut others) = (turn.piece(place), Vec::new());
-        let opening = async {
-            match (self.is_apart(turn, place.range), format.name) {
-                (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
-                (true, LUKS) => luks::open(&piece, self.keys).await,
-                (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
-                (true, APFS) => apfs::open(&piece, self.keys).await.map(|(volume, closed)| {
-                    others = closed;
-                    volume
-                }),
-                (true, _) => bitlocker::open(&piece, self.keys).await,
-            }
+        let outcome = match (self.is_apart(turn, place.range), format.name) {
+            (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
+            (true, LUKS) => luks::open(&piece, self.keys).await,
+            (true, CORE_STORAGE) => core_storage::open(&piece, self.keys).await,
+            (true, APFS) => apfs::open(&piece, self.keys).await.map(|(volume, closed)| {
+                others = closed;
+                volume
+            }),
+            (true, _) => beside(bitlocker::open(&piece, self.keys), piece.read_up_to(0, READ_AHEAD_BYTES)).await,
         };
-        // Making a key of a password takes longer than a link with a delay takes for what is read next, which then is in the cache.
-        let outcome = beside(opening, piece.read_up_to(0, READ_AHEAD_BYTES)).await;
         self.note(turn, place, format.to_string(), outcome);
         if !others.is_empty() {
             self.note(turn, place, format.to_string(), Err(Refusal::Partly { closed: others }));

@@ -14,8 +14,9 @@ use crate::refusal::{Refusal, Result};
 const SIGNATURE: &[u8] = b"-FVE-FS-";
 const BLOCK_HEADER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 48;
-/// The place of a block, in bytes, of which its content takes some hundred.
+/// The place of a block, in bytes, of which its content takes some hundred; and what is read of it first.
 pub(super) const METADATA_BYTES_MAX: u64 = 64 << 10;
+pub(super) const METADATA_BYTES: u64 = 8 << 10;
 /// The checksum, which follows the block in its place.
 const CHECKSUM_AT: usize = 4;
 /// Versions of blocks: of Windows Vista, whose sizes are in bytes, and of later ones, whose sizes are in these units.
@@ -29,6 +30,12 @@ const DECRYPTED: u16 = 1;
 const ENCRYPTED: u16 = 4;
 
 const DAMAGED: Refusal = Refusal::Damaged("no copy of its metadata is whole");
+
+/// The length of a block, as it says.
+fn block_bytes(block: &[u8]) -> usize {
+    let unit_bytes = if u16_at(block, 10) == VISTA { 1 } else { SIZE_UNIT_BYTES };
+    usize::from(u16_at(block, 8)) * unit_bytes
+}
 
 /// What a block of metadata says.
 pub struct Metadata {
@@ -49,14 +56,18 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Whether a block and its checksum are longer than these bytes of it.
+    pub fn is_longer(place: &[u8]) -> bool {
+        place.starts_with(SIGNATURE) && block_bytes(place) + CHECKSUM_AT + 4 > place.len()
+    }
+
     /// Parses a block.
     ///
     /// # Errors
     ///
     /// If it is damaged, which its checksum says.
     pub fn parse(place: &[u8]) -> Result<Self> {
-        let unit_bytes = if u16_at(place, 10) == VISTA { 1 } else { SIZE_UNIT_BYTES };
-        let size = usize::from(u16_at(place, 8)) * unit_bytes;
+        let size = block_bytes(place);
         let (block, rest) = place.split_at_checked(size).ok_or(DAMAGED)?;
         if rest.len() < CHECKSUM_AT + 4 || u64::from(u32_at(rest, CHECKSUM_AT)) != checksum(Crc32IsoHdlc, block) {
             return Err(DAMAGED);

@@ -20,7 +20,7 @@ use cheetah_device::supervise::spawn_blocking;
 use cheetah_kit::locked::with_stack_wiped;
 
 use self::boot::Boot;
-use self::metadata::{METADATA_BYTES_MAX, Metadata};
+use self::metadata::{METADATA_BYTES, METADATA_BYTES_MAX, Metadata};
 use self::regions::regions;
 use self::volume_key::VolumeKey;
 use crate::key::Keys;
@@ -84,7 +84,11 @@ pub(crate) fn opened_with_zeros(data: &[u8], range: ByteRange) -> Result<Opened>
 async fn read_metadata(volume: &Piece, boot: &Boot) -> Result<Metadata> {
     let mut found = Err(Refusal::Damaged("no copy of its metadata is named"));
     for at in &boot.metadata_at {
-        found = match volume.read_up_to(*at, METADATA_BYTES_MAX).await {
+        let mut block = volume.read_up_to(*at, METADATA_BYTES).await;
+        if block.as_ref().is_ok_and(|block| Metadata::is_longer(block)) {
+            block = volume.read_up_to(*at, METADATA_BYTES_MAX).await;
+        }
+        found = match block {
             Ok(block) => Metadata::parse(&block),
             Err(why) => Err(why),
         };

@@ -25,8 +25,15 @@ const STRING: u16 = 2;
 const DECRYPTED: u16 = 1;
 const ENCRYPTED: u16 = 4;
 
-/// The length to read of a block of metadata, in bytes.
+/// The length to read of a block of metadata, in bytes: nearly all are shorter.
+pub(in super::super) const BLOCK_BYTES: u64 = 8 << 10;
+/// The length of the longest one.
 pub(in super::super) const BLOCK_BYTES_MAX: u64 = BLOCK_HEADER_BYTES as u64 + METADATA_BYTES_MAX as u64;
+
+/// Whether a block says that it is longer than these bytes of it.
+pub(in super::super) fn is_longer(bytes: &[u8]) -> bool {
+    bytes.starts_with(SIGNATURE) && BLOCK_HEADER_BYTES + u32_at(bytes, BLOCK_HEADER_BYTES) as usize > bytes.len()
+}
 
 /// Describes the volume by a block of metadata; `None` if the block is damaged.
 pub(in super::super) fn parse(bytes: &[u8]) -> Option<Lock> {

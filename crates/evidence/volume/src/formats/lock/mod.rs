@@ -9,7 +9,7 @@ mod bitlocker;
 mod luks;
 
 pub(super) use apple::{describe_apfs, describe_core_storage};
-pub(super) use bitlocker::{BLOCK_BYTES_MAX, find as find_bitlocker, parse as parse_bitlocker};
+pub(super) use bitlocker::{BLOCK_BYTES, BLOCK_BYTES_MAX, find as find_bitlocker, is_longer, parse as parse_bitlocker};
 pub(super) use luks::{header_bytes, parse as parse_luks};
 
 use std::fmt;
