@@ -185,12 +185,11 @@ impl Sampled {
         let mut at = 0;
         // Samples do not depend on each other, so that the processor works at several of them at once.
         while let Some(part) = bytes.get(at..).and_then(|rest| rest.get(..(TOGETHER - 1) * STRIDE + 4)) {
-            let offsets: [u8; TOGETHER] = std::array::from_fn(|nth| {
-                self.offsets_of(part[nth * STRIDE..].first_chunk().copied().unwrap_or_default())
-            });
-            if offsets != [0; TOGETHER] {
-                for (nth, offsets) in offsets.into_iter().enumerate() {
-                    self.look_up(patterns, bytes, (at + nth * STRIDE, offsets), found)?;
+            let offsets = |nth: usize| self.offsets_of(part[nth * STRIDE..].first_chunk().copied().unwrap_or_default());
+            // Of nearly all, there are none. Otherwise they are looked up again, one by one.
+            if (0..TOGETHER).fold(0, |any, nth| any | offsets(nth)) != 0 {
+                for nth in 0..TOGETHER {
+                    self.look_up(patterns, bytes, (at + nth * STRIDE, offsets(nth)), found)?;
                 }
             }
             at += TOGETHER * STRIDE;
