@@ -299,8 +299,8 @@ def test_a_pipe_reads_in_pieces_and_reports_what_cannot_be_read() -> None:
 
 
 def test_a_sentence_with_bytes_that_are_no_text_is_understood_and_not_endless() -> None:
-    assert listing._said("name \udcff: bad") == "name ?: bad"
-    assert len(listing._said("x" * 5000)) == 1000
+    assert listing.said("name \udcff: bad") == "name ?: bad"
+    assert len(listing.said("x" * 5000)) == 1000
 
 
 def test_a_volume_whose_blocks_have_headers_names_no_file(made: Callable[[str], Path]) -> None:  # noqa: F811
