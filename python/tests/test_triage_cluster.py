@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import triage_images
-from conftest import PATIENCE_S
-from test_triage_at_nodes import SPLIT
+import triage_worker
+from conftest import PATIENCE_S, noise
+from test_triage_at_nodes import rule
 from triage_listing import by_fls
 
 from cheetah.triage.hub.closing import DONE
@@ -95,8 +96,9 @@ def test_a_cluster_finds_what_one_machine_finds_and_may_lose_a_worker(cluster: C
 
 
 def test_workers_of_a_cluster_read_only_the_files_that_may_have_an_atom(cluster: Cluster, tmp_path: Path) -> None:
-    image, rules = triage_images.ext4(tmp_path), tmp_path / "rules.yar"
-    rules.write_text(SPLIT)
+    files = {"NONE.BIN": noise(3_000_000, 70), "SOME.BIN": noise(2_000_000, 71)}
+    image, rules = triage_worker.fat(tmp_path / "image.raw", files), tmp_path / "rules.yar"
+    rules.write_text(rule("some", files["SOME.BIN"][1_500_000:][:16]))
     cluster.worker()
     cluster.worker()
     read = {}
@@ -107,8 +109,9 @@ def test_workers_of_a_cluster_read_only_the_files_that_may_have_an_atom(cluster:
         assert code == DONE and summary["at_nodes"]["read_all"] == []
         rows = pq.read_table(tmp_path / name / "files.parquet").to_pylist()
         read[name] = [(row["path"], row["read_state"], row["why"]) for row in rows]
-    assert read["out"] == read["alone"], read
-    print(read["out"], summary["at_nodes"])
+        whys = {row["path"]: row["why"] for row in rows}
+        assert "searched where they lie" in whys["/NONE.BIN"] and whys["/SOME.BIN"] is None
+    assert read["out"] == read["alone"]
     findings = [pq.read_table(tmp_path / name / "findings.parquet").to_pylist() for name in ("alone", "out")]
     assert findings[0] == findings[1] and findings[0]
 
