@@ -112,7 +112,7 @@ struct Stalls {
 }
 
 impl Stalls {
-    /// What is kept for searches is not available; what a search was granted, it has taken or will take.
+    /// The memory of the machine now. Memory that is kept for searches does not count as available.
     fn seen(&mut self, memory: MachineMemory, searches: &SearchMemory) -> Seen {
         let total = waited_for_memory();
         let now = Instant::now();

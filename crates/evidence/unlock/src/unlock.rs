@@ -24,9 +24,8 @@ use crate::veracrypt::{self, Open};
 /// What a volume is called that is tried as one of VeraCrypt: nothing tells.
 const MAYBE_VERACRYPT: &str = "unknown format (VeraCrypt?)";
 
-/// Bytes at the start of a volume of BitLocker that are read while keys are tried on it: there its file system says where the rest of it
-/// lies. Making a key of a password takes longer than that. More would be in the way of what is read next, since a new connection
-/// is slow at first.
+/// Bytes at the start of a volume of BitLocker that are read while keys are tried. The first sectors say where the parts of the file system
+/// lie. Trying a password takes longer than this read. A longer read would delay the reads that follow, because a new connection is slow.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
 
 /// The encrypted volumes of a device, after each key was tried on each.

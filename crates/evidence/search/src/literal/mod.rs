@@ -130,7 +130,7 @@ fn take_words(order: &Order, memory: &mut Memory) -> Result<()> {
     memory.take(longest.saturating_mul(order.encodings.len()).saturating_mul(CHARACTER_BYTES))
 }
 
-/// Refuses a word whose longest form has so many bytes that it is too long.
+/// Refuses a word if its longest form has more than [`MATCH_BYTES_MAX`] bytes.
 fn check_length(text: &str, bytes: usize) -> Result<()> {
     if bytes <= MATCH_BYTES_MAX {
         return Ok(());

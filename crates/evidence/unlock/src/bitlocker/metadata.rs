@@ -14,8 +14,9 @@ use crate::refusal::{Refusal, Result};
 const SIGNATURE: &[u8] = b"-FVE-FS-";
 const BLOCK_HEADER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 48;
-/// The place of a block, in bytes, of which its content takes some hundred; and what is read of it first.
+/// The longest block, in bytes. Most have some hundred.
 pub(super) const METADATA_BYTES_MAX: u64 = 64 << 10;
+/// The bytes of a block that are read first. The rest follows if the block is longer.
 pub(super) const METADATA_BYTES: u64 = 8 << 10;
 /// The checksum, which follows the block in its place.
 const CHECKSUM_AT: usize = 4;

@@ -76,7 +76,7 @@ impl Source for &[u8] {
     }
 }
 
-/// What is read from a place on.
+/// A source that is read from an offset on.
 struct At<'a> {
     source: &'a dyn Source,
     at: u64,
