@@ -14,6 +14,7 @@
 //! | `key_wrap` | keys that another key wraps |
 //! | `derive` | keys of passphrases, within limits |
 //! | `cipher` | ciphers in the modes of volumes, in the caller's buffer |
+//! | `beside` | reads that go on while a key is tried |
 //! | `opened` | an opened volume: its parts, and reading them |
 //! | `layer` | the device in which they are shown |
 //! | [`Place`] | where a volume lies, and its name |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod apfs;
+mod beside;
 mod bitlocker;
 mod cipher;
 mod core_storage;

@@ -1,14 +1,13 @@
 //! Tries keys on the volumes of a device, and opens those that a key fits.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_volume::formats::{APFS, BITLOCKER, CORE_STORAGE, Format, Identified, LUKS, identify};
-use futures::future::{Either, select};
 
 use crate::apfs;
+use crate::beside::beside;
 use crate::bitlocker;
 use crate::core_storage;
 use crate::key::{DetachedHeader, Keys};
@@ -246,14 +245,6 @@ impl<'a> Unlocking<'a> {
     }
 }
 
-/// Does `work`, and `other` as long as it takes.
-async fn beside<T>(work: impl Future<Output = T>, other: impl Future) -> T {
-    match select(pin!(work), pin!(other)).await {
-        Either::Left((done, _)) => done,
-        Either::Right((_, work)) => work.await,
-    }
-}
-
 fn alone(format: String, why: Refusal) -> StillLocked {
     StillLocked { partition: None, inside: String::new(), format, why }
 }
@@ -290,22 +281,5 @@ impl Turn<'_> {
         let range = volume.range();
         let decrypted = OpenedVolumes::new(vec![volume]).over(Arc::clone(self.device));
         identify(&*decrypted, range).await.has_format()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn what_goes_on_beside_the_work_is_not_waited_for_and_does_not_end_it() {
-        assert_eq!(beside(async { 1 }, pending::<()>()).await, 1);
-        let later = async {
-            tokio::task::yield_now().await;
-            2
-        };
-        assert_eq!(beside(later, async { Err::<(), ()>(()) }).await, 2);
     }
 }

@@ -23,6 +23,7 @@ use self::boot::Boot;
 use self::metadata::{METADATA_BYTES, METADATA_BYTES_MAX, Metadata};
 use self::regions::regions;
 use self::volume_key::VolumeKey;
+use crate::beside::beside;
 use crate::key::Keys;
 use crate::opened::Opened;
 use crate::piece::Piece;
@@ -52,12 +53,10 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
     if let Some((key, protector)) = with_stack_wiped(|| metadata.without_key())? {
         return opened(Some(&key), protector);
     }
-    for key in keys.iter() {
-        let (metadata, key) = (Arc::clone(&metadata), Arc::clone(key));
-        let tried = spawn_blocking(move || with_stack_wiped(|| metadata.with_key(&key)));
-        if let Some((key, protector)) = tried.await.map_err(|_| Refusal::GivenUp)?? {
-            return opened(Some(&key), protector);
-        }
+    // What is read first of an open volume is on its way while a key is tried, which takes longer than a round trip.
+    let first_sectors = volume.read_up_to(metadata.header_at, metadata.header_bytes.min(METADATA_BYTES_MAX));
+    if let Some((key, protector)) = beside(fitting_key(&metadata, keys), first_sectors).await? {
+        return opened(Some(&key), protector);
     }
     for key in keys.iter() {
         let Some(key) = with_stack_wiped(|| metadata.volume_key_given(key))? else { continue };
@@ -67,6 +66,18 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
         }
     }
     Err(Refusal::WrongKeys { untried: Vec::new() })
+}
+
+/// The key of the volume, and the protector that the first of the keys that fits has opened.
+async fn fitting_key(metadata: &Arc<Metadata>, keys: &Keys) -> Result<Option<(VolumeKey, String)>> {
+    for key in keys.iter() {
+        let (metadata, key) = (Arc::clone(metadata), Arc::clone(key));
+        let tried = spawn_blocking(move || with_stack_wiped(|| metadata.with_key(&key)));
+        if let Some(fitting) = tried.await.map_err(|_| Refusal::GivenUp)?? {
+            return Ok(Some(fitting));
+        }
+    }
+    Ok(None)
 }
 
 /// The volume in `range` of a device, whose boot sector and block of metadata are the beginning of `data` and the rest, opened with a

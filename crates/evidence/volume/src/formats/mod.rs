@@ -11,7 +11,7 @@ mod structure;
 use std::fmt;
 
 use cheetah_device::{ByteRange, Device, Result};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 
 pub use self::lock::{Lock, Protector};
 pub use self::signatures::{APFS, BITLOCKER, LUKS, LVM2};
@@ -22,6 +22,10 @@ use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.
 const HEAD_BYTES: u64 = 72 << 10;
+/// The part of it that is read first. It says whether the volume is locked, and where the description of the lock is.
+const START_BYTES: u64 = 4 << 10;
+/// More than this is read in several requests: a new connection delivers 14 kB in its first round trip, and there may be several.
+const REQUEST_BYTES: u64 = 8 << 10;
 /// The end of a volume that is examined: where most members of RAIDs have their superblock.
 const TAIL_BYTES: u64 = 16 << 10;
 /// Superblocks further behind: UFS, VMFS.
@@ -92,6 +96,23 @@ impl Identified {
         }
     }
 
+    /// Adds the formats whose signatures are in the head or the tail of a volume.
+    fn add_signatures(&mut self, head: &[u8], tail: &[u8]) {
+        for one in SIGNATURES.iter().filter(|one| is_there(one, head, tail)) {
+            self.add(one.name, one.family);
+        }
+    }
+
+    /// Takes the locks that were described before, and why a part could not be examined.
+    fn take_locks(&mut self, early: Self) {
+        for known in early.formats {
+            if let Some(format) = self.formats.iter_mut().find(|format| format.name == known.name) {
+                format.lock = known.lock;
+            }
+        }
+        self.unread = self.unread.take().or(early.unread);
+    }
+
     /// The bytes of a piece; none if it could not be read, which is noted.
     fn noted(&mut self, piece: Result<Vec<u8>>) -> Vec<u8> {
         piece.unwrap_or_else(|error| {
@@ -104,25 +125,31 @@ impl Identified {
 /// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature, or of an
 /// encrypted one of Apple's.
 pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
-    let mut found = Identified::default();
-    // Nothing more than these: a new connection delivers 14 kB in its first round trip.
+    let (mut found, mut early) = (Identified::default(), Identified::default());
     let pieces = Pieces { device, volume };
     let tail_at = volume.len.saturating_sub(TAIL_BYTES);
     let old_md_at = (volume.len / MD_ALIGNMENT).saturating_sub(1) * MD_ALIGNMENT;
     // At the same time: one behind the other would take some round trips more on a link.
-    let (head, tail, old_md, further) = futures::join!(
-        pieces.try_read(0, HEAD_BYTES),
-        pieces.try_read(tail_at, TAIL_BYTES),
+    let (start, tail, old_md) = futures::join!(
+        pieces.try_read(0, START_BYTES),
+        pieces.try_read_by_requests(tail_at, TAIL_BYTES),
         pieces.try_read(old_md_at, 512),
+    );
+    let (mut head, tail, old_md) = (found.noted(start), found.noted(tail), found.noted(old_md));
+    early.add_signatures(&head, &[]);
+    early.formats.retain(|format| matches!(format.name, LUKS | BITLOCKER));
+    // The description of a lock is read first, since a key waits for it.
+    let ((), rest, further) = futures::join!(
+        describe_locks(&pieces, &head, &mut early),
+        pieces.try_read_by_requests(START_BYTES, HEAD_BYTES - START_BYTES),
         join_all(FURTHER.map(|at| pieces.try_read(at, FURTHER_BYTES))),
     );
-    let pieces = Pieces { device: &Nearby::new(device), volume };
-    let (head, tail, old_md) = (found.noted(head), found.noted(tail), found.noted(old_md));
-    for one in SIGNATURES {
-        if is_there(one, &head, &tail) {
-            found.add(one.name, one.family);
-        }
+    // Without its start the rest would be taken for it.
+    let rest = found.noted(rest);
+    if !head.is_empty() {
+        head.extend(rest);
     }
+    found.add_signatures(&head, &tail);
     structure::of_head(&head, &mut |name, family| found.add(name, family));
     structure::of_tail(&tail, volume.len, &mut |name| found.add(name, ""));
     for (at, piece) in FURTHER.into_iter().zip(further) {
@@ -132,16 +159,21 @@ pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     if volume.len >= 2 * MD_ALIGNMENT && structure::is_md_old(&old_md) {
         found.add(structure::MD_0_90, "");
     }
+    let nearby = Pieces { device: &Nearby::new(device), volume };
     if found.formats.is_empty() {
-        search_further(&pieces, &head, &mut found).await;
+        search_further(&nearby, &head, &mut found).await;
     }
-    describe_locks(&pieces, &head, &mut found).await;
+    found.take_locks(early);
+    describe_locks(&nearby, &head, &mut found).await;
     found
 }
 
-/// Adds how encrypted volumes are locked.
+/// Adds how encrypted volumes are locked, where that is not known.
 async fn describe_locks(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) {
     for index in 0..found.formats.len() {
+        if found.formats[index].lock.is_some() {
+            continue;
+        }
         found.formats[index].lock = match found.formats[index].name {
             LUKS => {
                 let header = pieces.read(0, lock::header_bytes(head), found).await;
@@ -243,7 +275,13 @@ impl Pieces<'_> {
         Ok(self.device.read(ByteRange::new(self.volume.offset + at, len)).await?.into_bytes().into())
     }
 
-    /// The same; none if they cannot be read, which is noted.
+    /// The same, in several requests at the same time.
+    async fn try_read_by_requests(&self, at: u64, len: u64) -> Result<Vec<u8>> {
+        let requests = ByteRange::new(at, len).split_at_multiples(REQUEST_BYTES);
+        Ok(try_join_all(requests.map(|part| self.try_read(part.offset, part.len))).await?.concat())
+    }
+
+    /// The bytes from `at`; none if they cannot be read, which is noted.
     async fn read(&self, at: u64, len: u64, found: &mut Identified) -> Vec<u8> {
         let piece = self.try_read(at, len).await;
         found.noted(piece)
