@@ -24,8 +24,10 @@ use std::time::Duration;
 
 use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, LentKey, NewJob, ScanStatus, Units, Work};
 use cheetah_device::Device as _;
+use cheetah_kit::locked::with_stack_wiped;
 use cheetah_kit::random;
 use cheetah_kit::thread::enter_idle_class;
+use cheetah_kit::wiping::Wiping;
 use cheetah_search::Search;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::{Instant, timeout_at};
@@ -152,6 +154,8 @@ struct Job {
     /// The key that opens the units, until the job is worked on.
     key: Mutex<Option<OwnKey>>,
     output: Output,
+    // After all that is data of a case.
+    _wiping: Wiping,
 }
 
 /// The work of a job that was taken.
@@ -221,7 +225,8 @@ impl Jobs {
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
         let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
-        let job = Arc::new(Job { export, units: new.units, task, key: Mutex::new(key), output });
+        let (key, wiping) = (Mutex::new(key), Wiping::begin());
+        let job = Arc::new(Job { export, units: new.units, task, key, output, _wiping: wiping });
         self.queue.sweep();
         let mut state = self.queue.state.lock();
         if state.is_ended {
@@ -311,7 +316,8 @@ impl Queue {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {
-            job.run(&self.pace);
+            // Words and hits may be on the stack, too.
+            with_stack_wiped(|| job.run(&self.pace));
         }
     }
 
