@@ -3,7 +3,8 @@
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
 //! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
 //! [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
-//! they are forgotten, and a key that was [lent] for a job when the job ends. Nothing here knows what the content is: no format of
+//! they are forgotten, and a key that was [lent] for a job when the job ends; what libraries make of them is wiped as they free it
+//! ([`Wiping`]). Nothing here knows what the content is: no format of
 //! evidence is parsed.
 
 mod content;
