@@ -250,10 +250,11 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         dedicated: matches!(args.memory, Memory::Max),
         ..NodeConfig::new(memory_bytes, listen)
     };
-    if config.scan.is_some() {
+    let node = Node::start(config).map_err(cheetah_error::Error::from)?;
+    // Once the node has asked to be ended before others: the kernel takes that from no process that may not be dumped, but root's.
+    if node.status().scan.is_some() {
         protect_searches(ui);
     }
-    let node = Node::start(config).map_err(cheetah_error::Error::from)?;
     say_ready(&node, keep_free_bytes.is_some(), ui);
     if let Some(upkeep) = desk.upkeep.as_ref().filter(|_| node.has_tls()) {
         upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
