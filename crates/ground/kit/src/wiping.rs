@@ -6,7 +6,7 @@
 //!
 //! A block is wiped if it is freed while a [`Wiping`] is alive, also if it was allocated before. So hold one from before the
 //! secret is allocated until after the last copy of it is freed: as the last field of the value that owns it, as fields are dropped
-//! in the order of their declaration. What is copied onto a stack is none of its business: see
+//! in the order of their declaration. What is copied onto a stack is not wiped: see
 //! [`with_stack_wiped`](crate::locked::with_stack_wiped).
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -100,7 +100,7 @@ impl<A: GlobalAlloc> WipingAllocator<A> {
     unsafe fn move_and_wipe(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: the caller promises that this many bytes are a layout with the same alignment.
         let moved_layout = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
-        // SAFETY: the caller promises that these are not no bytes.
+        // SAFETY: the caller promises that the size is not zero.
         let moved = unsafe { self.0.alloc(moved_layout) };
         // Otherwise there is no memory, and the block stays as it is.
         if !moved.is_null() {
