@@ -1,8 +1,8 @@
 //! An allocator that wipes what it frees, while something asks for that.
 //!
 //! Libraries free their memory as it is: the automata of a search, the text of a request. A program whose global allocator is a
-//! [`WipingAllocator`] overwrites every block with zeros before it is freed, on every thread, as long as a [`Wiping`] is alive. In
-//! other programs, a [`Wiping`] does nothing. At other times, it costs one load for each block.
+//! [`WipingAllocator`] overwrites every block with zeros before it is freed, on every thread, as long as a [`Wiping`] is alive. While
+//! none is, the allocator only reads a counter for each block. In programs with another allocator, a [`Wiping`] does nothing.
 //!
 //! A block is wiped if it is freed while a [`Wiping`] is alive, also if it was allocated before. So hold one from before the
 //! secret is allocated until after the last copy of it is freed: as the last field of the value that owns it, as fields are dropped
