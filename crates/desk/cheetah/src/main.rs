@@ -20,11 +20,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use cheetah_device::supervise;
+use cheetah_kit::wiping::WipingAllocator;
 use failure::Context as _;
+use mimalloc::MiMalloc;
 
-// musl's own allocator takes a lock per call, which costs a node half of its throughput.
+// musl's own allocator takes a lock per call, which costs a node half of its throughput. What is freed while a node has a search is
+// wiped.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: WipingAllocator<MiMalloc> = WipingAllocator::over(MiMalloc);
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::read() {

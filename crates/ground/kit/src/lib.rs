@@ -28,6 +28,8 @@ pub mod socket;
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub mod storage;
 pub mod thread;
+#[allow(unsafe_code)]
+pub mod wiping;
 
 pub use crc64::crc64_nvme;
 #[cfg(unix)]

@@ -21,7 +21,7 @@ use crate::answers::access::Transport;
 use crate::answers::node as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
-use crate::os::LOCK_MORE;
+use crate::os::{self, LOCK_MORE};
 use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -251,6 +251,10 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         ..NodeConfig::new(memory_bytes, listen)
     };
     let node = Node::start(config).map_err(cheetah_error::Error::from)?;
+    // Once the node has asked to be ended before others: the kernel takes that from no process that may not be dumped, but root's.
+    if node.status().scan.is_some() {
+        protect_searches(ui);
+    }
     say_ready(&node, keep_free_bytes.is_some(), ui);
     if let Some(upkeep) = desk.upkeep.as_ref().filter(|_| node.has_tls()) {
         upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
@@ -309,6 +313,16 @@ fn listen_default(in_room: bool) -> SocketAddr {
     let usable = any.into_iter().find(|any| std::net::TcpListener::bind((*any, 0)).is_ok());
     let address = usable.filter(|_| in_room).unwrap_or(Ipv4Addr::LOCALHOST.into());
     SocketAddr::new(address, NBD_PORT)
+}
+
+/// Keeps the words and hits of searches off disks: they are in memory of this process that is not lent, and not locked by itself.
+fn protect_searches(ui: Ui) {
+    if let Err(error) = cheetah_kit::process::forbid_core_dumps() {
+        tracing::warn!(%error, "core dumps of this process may hold words and hits of searches");
+    }
+    if let Err(advice) = os::keep_from_swap() {
+        ui.warn(format_args!("words and hits of searches at this node may reach a swap device: {advice}"));
+    }
 }
 
 fn say_ready(node: &Node, follows: bool, ui: Ui) {

@@ -180,6 +180,8 @@ fn a_lent_key_is_in_the_memory_of_a_node_while_its_job_lasts_and_not_afterwards(
 
     search(&examiner, &path, &desk.arg("near"), &["--at-nodes", "--lend-key", "all"]).ok();
     assert!(!is_there());
+    // Nor is what it was for. The node's own copy of the content is sealed.
+    until("the word and its hits are wiped", || !has_in_memory(node.service.pid(), WORD.as_bytes()));
     // The drive's own key was never there.
     let own = age_payload(&drive, &me);
     assert!(!has_in_memory(node.service.pid(), &own));

@@ -84,4 +84,5 @@ mod unwritable;
 mod watch;
 mod web;
 mod windows;
+mod wiped_memory;
 mod wire;

@@ -3,7 +3,8 @@
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
 //! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
 //! [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
-//! they are forgotten, and a key that was [lent] for a job when the job ends. Nothing here knows what the content is: no format of
+//! they are forgotten, and a key that was [lent] for a job when the job ends; what libraries make of them is wiped as they free it
+//! ([`Wiping`]). Nothing here knows what the content is: no format of
 //! evidence is parsed.
 
 mod content;
@@ -24,8 +25,10 @@ use std::time::Duration;
 
 use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, LentKey, NewJob, ScanStatus, Units, Work};
 use cheetah_device::Device as _;
+use cheetah_kit::locked::with_stack_wiped;
 use cheetah_kit::random;
 use cheetah_kit::thread::enter_idle_class;
+use cheetah_kit::wiping::Wiping;
 use cheetah_search::Search;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::{Instant, timeout_at};
@@ -152,6 +155,8 @@ struct Job {
     /// The key that opens the units, until the job is worked on.
     key: Mutex<Option<OwnKey>>,
     output: Output,
+    // After all that is data of a case.
+    _wiping: Wiping,
 }
 
 /// The work of a job that was taken.
@@ -221,7 +226,8 @@ impl Jobs {
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
         let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
-        let job = Arc::new(Job { export, units: new.units, task, key: Mutex::new(key), output });
+        let (key, wiping) = (Mutex::new(key), Wiping::begin());
+        let job = Arc::new(Job { export, units: new.units, task, key, output, _wiping: wiping });
         self.queue.sweep();
         let mut state = self.queue.state.lock();
         if state.is_ended {
@@ -311,7 +317,8 @@ impl Queue {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {
-            job.run(&self.pace);
+            // Words and hits may be on the stack, too.
+            with_stack_wiped(|| job.run(&self.pace));
         }
     }
 

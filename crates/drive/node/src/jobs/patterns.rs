@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::SearchOrder;
 use cheetah_error::{Error, Result};
+use cheetah_kit::wiping::Wiping;
 use cheetah_search::{
     BLOCK_MEMORY, BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder, WORDS_MAX,
 };
@@ -72,7 +73,10 @@ pub(super) struct Patterns {
     threads: usize,
     /// The memory of the order itself, unless its words are compiled: that counts it.
     kept: Mutex<Option<Granted>>,
-    search: OnceLock<std::result::Result<Compiled, NoPatterns>>,
+    /// In a block of its own: a [`Weak`] keeps the one of the patterns after they are dropped.
+    search: OnceLock<std::result::Result<Box<Compiled>, NoPatterns>>,
+    // After all that is made of the order, which the libraries that made it do not wipe.
+    _wiping: Wiping,
 }
 
 /// Compiled patterns.
@@ -100,7 +104,7 @@ impl Patterns {
     ///
     /// If they make no sense, or take too much.
     pub fn search(&self) -> std::result::Result<&Compiled, &NoPatterns> {
-        self.search.get_or_init(|| self.compiled()).as_ref()
+        self.search.get_or_init(|| self.compiled().map(Box::new)).as_deref()
     }
 
     /// The patterns, and a place among the threads that search for them, as soon as one is free.
@@ -253,7 +257,14 @@ impl AllPatterns {
     pub fn of(&self, order: SearchOrder) -> std::result::Result<Arc<Patterns>, JobError> {
         let memory = Arc::clone(&self.memory);
         // Wiped if it is not kept.
-        let new = Patterns { order, memory, threads: self.threads, kept: Mutex::default(), search: OnceLock::new() };
+        let new = Patterns {
+            order,
+            memory,
+            threads: self.threads,
+            kept: Mutex::default(),
+            search: OnceLock::new(),
+            _wiping: Wiping::begin(),
+        };
         let mut all = self.all.lock();
         all.retain(|patterns| patterns.strong_count() > 0);
         if let Some(same) = all.iter().filter_map(Weak::upgrade).find(|same| same.order == new.order) {

@@ -1,6 +1,6 @@
 //! Searching units, each alone: the hits that its own bytes decide, and its edges, with which the client searches the rest.
 //!
-//! Patterns and hits are data of a case, and are wiped. The engine is that of the client, within limits; it knows no formats of
+//! Patterns and hits are data of a case, and are wiped, those that the engine keeps as it frees them. The engine is that of the client, within limits; it knows no formats of
 //! evidence.
 
 use base64::Engine as _;

@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use cheetah_device::supervise::{contain, panic_point};
 use cheetah_kit::socket::set_unacknowledged_max;
+use cheetah_kit::wiping::while_polled;
 use cheetah_tls::{ConnectionSlot, ConnectionSlots, Roles, ServerTls, Standing};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -115,7 +116,8 @@ pub async fn serve(
                 tracing::debug!("an HTTP connection ended: {error}");
             }
         };
-        connections.spawn(contain("an HTTP connection", serving));
+        // Requests and answers pass through buffers of the libraries.
+        connections.spawn(contain("an HTTP connection", while_polled(serving)));
     };
     loop {
         // A panic fails only the caller that caused it; the others need the listener.

@@ -7,7 +7,7 @@ use cheetah_error::next::Attach;
 use cheetah_error::{Error, Kind, Result};
 
 use super::Feature;
-pub use process::{drop_caches, forget_cached, lock_own_memory, locked_bytes_max, may_swap};
+pub use process::{drop_caches, forget_cached, keep_from_swap, lock_own_memory, locked_bytes_max, may_swap};
 
 pub use super::unattached as attach;
 

@@ -20,6 +20,15 @@ pub fn lock_own_memory() -> Result<(), &'static str> {
     )
 }
 
+/// Locks nothing: see [`lock_own_memory`]. macOS encrypts what it swaps out.
+///
+/// # Errors
+///
+/// On FreeBSD, what the user can do.
+pub fn keep_from_swap() -> Result<(), &'static str> {
+    if cfg!(target_os = "macos") { Ok(()) } else { Err("encrypt the swap space (.eli in /etc/fstab)") }
+}
+
 /// The bytes that this user can lock; `None` without a limit. There is another limit for all processes.
 pub fn locked_bytes_max() -> Option<u64> {
     getrlimit(Resource::Memlock).current

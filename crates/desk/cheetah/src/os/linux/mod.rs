@@ -6,7 +6,7 @@ pub use cheetah_attach as attach;
 use cheetah_error::Result;
 
 use super::Feature;
-pub use process::{drop_caches, forget_cached, lock_own_memory, locked_bytes_max, may_swap};
+pub use process::{drop_caches, forget_cached, keep_from_swap, lock_own_memory, locked_bytes_max, may_swap};
 
 /// What lets this user lock more memory.
 pub const LOCK_MORE: &str = "run as root, grant CAP_IPC_LOCK, or raise the limit (ulimit -l unlimited, or LimitMEMLOCK=infinity in \

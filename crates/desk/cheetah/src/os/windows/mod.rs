@@ -10,8 +10,9 @@ use cheetah_error::{Error, Kind, Result};
 
 use super::Feature;
 pub use process::{
-    become_program, drop_caches, forget_cached, is_stdout_closed, keep_files_private, keep_from_ctrl_c, kernel_release,
-    killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, may_swap, start_apart, stop,
+    become_program, drop_caches, forget_cached, is_stdout_closed, keep_files_private, keep_from_ctrl_c, keep_from_swap,
+    kernel_release, killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, may_swap, start_apart,
+    stop,
 };
 pub use signals::Signals;
 

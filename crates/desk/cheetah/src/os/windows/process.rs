@@ -24,6 +24,15 @@ pub fn lock_own_memory() -> Result<(), &'static str> {
     Err("Windows locks no whole process; revoke the member once this is done, as its key may be in the page file")
 }
 
+/// Locks nothing: see [`lock_own_memory`].
+///
+/// # Errors
+///
+/// What the user can do.
+pub fn keep_from_swap() -> Result<(), &'static str> {
+    Err("encrypt the page file (fsutil behavior set encryptpagingfile 1)")
+}
+
 /// The bytes that this user can lock; there is no limit but the working set, which a node raises.
 pub fn locked_bytes_max() -> Option<u64> {
     None
