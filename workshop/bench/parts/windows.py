@@ -1,4 +1,4 @@
-"""The program for Windows in Wine, beside the same program on Linux: a node, and an agent behind a link. Wine is not Windows."""
+"""The program for Windows in Wine, beside the same program on Linux: a node, and an agent behind a link."""
 
 import functools
 import itertools
@@ -72,8 +72,8 @@ def measure_node(settings: Settings) -> list[Figure]:
 def acquired(
     scratch: Scratch, between: TransferEnds, enter: Enter, served: str, image: AcquiredImage, port: int
 ) -> dict[str, float]:
-    """Acquires an image from an agent that `enter` starts and that knows it as `served`; returns the image's MiB/s, from the start of
-    the acquisition to its end. The copy is in memory, so that no disk is measured."""
+    """Acquires an image from an agent that `enter` starts and that knows it as `served`; returns the image's MiB/s, from
+    the start of the acquisition to its end. The copy is in memory, so that no disk is measured."""
     image.cache(warm=True)
     with scratch.child() as turn:
         address, target = f"{between.sender_address}:{port}", os.path.join(turn.ram_dir, "received.raw")

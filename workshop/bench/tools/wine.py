@@ -26,7 +26,7 @@ def there(path: str) -> str:
 
 
 def release_build(folder: str = FOLDER) -> str:
-    """Returns the program for Windows. Raises BenchError if there is none, or one that tests built without optimisation."""
+    """Returns the program for Windows. Raises BenchError if there is none, or only a quick build for tests."""
     path, next_step = os.path.join(folder, "cheetah.exe"), f"make static TARGET={TARGET} builds it"
     if not os.path.exists(path):
         raise BenchError(f"there is no {path}: {next_step}")
@@ -50,8 +50,8 @@ def program(name: str, in_package: str) -> str:
 class Wine:
     """`cheetah.exe` in Wine, with a folder of Wine of its own, and so with Wine's server of its own.
 
-    Sockets of programs in Wine are opened by that server. It is started by the first program, in the network namespace of that
-    program, so programs of one folder must be in one namespace.
+    Sockets of programs in Wine are opened by that server. It is started by the first program, in the network namespace
+    of that program, so programs of one folder must be in one namespace.
     """
 
     loader: str
