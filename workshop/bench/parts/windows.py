@@ -72,8 +72,8 @@ def measure_node(settings: Settings) -> list[Figure]:
 def acquired(
     scratch: Scratch, between: TransferEnds, enter: Enter, served: str, image: AcquiredImage, port: int
 ) -> dict[str, float]:
-    """Acquires an image from an agent that `enter` starts and that knows it as `served`; returns the image's MiB/s, from
-    the start of the acquisition to its end. The copy is in memory, so that no disk is measured."""
+    """Acquires an image from an agent that `enter` starts and that knows it as `served`; returns the image's MiB/s,
+    from the start of the acquisition to its end. The copy is in memory, so that no disk is measured."""
     image.cache(warm=True)
     with scratch.child() as turn:
         address, target = f"{between.sender_address}:{port}", os.path.join(turn.ram_dir, "received.raw")
@@ -107,8 +107,8 @@ def measure_agent(settings: Settings) -> list[Figure]:
         wine = Wine.new(scratch, between.sender)
         image = Images(scratch).get("random", IMAGE_BYTES_QUICK if settings.quick else IMAGE_BYTES)
         print(f"windows: {iec(image.size_bytes)} of random bytes over {RATE}", flush=True)
-        # An agent that was ended leaves connections at its port for a minute.
-        ports = itertools.count(transfer.PORT)
+        # An agent that was ended leaves connections at its port for a minute. Each also uses the next port.
+        ports = itertools.count(transfer.PORT, 2)
         agents: dict[str, tuple[Enter, str]] = {
             IN_WINE: (lambda argv: between.sender(wine.command(argv)), there(image.path)),
             ON_LINUX: (between.sender, image.path),
