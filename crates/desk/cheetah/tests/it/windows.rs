@@ -305,10 +305,12 @@ fn windows_makes_shows_loads_saves_hands_out_and_destroys_a_drive() {
 }
 
 #[test]
-fn a_probe_of_windows_measures_round_trips() {
+fn a_probe_of_windows_measures_round_trips_and_says_what_it_cannot_measure() {
     let Some(windows) = Windows::find() else { return };
     let found = windows.run(&Desk::new(), &["probe", "127.0.0.1", "--only", "rtt", "--far", "none"]).ok().json();
     assert!(number(&found["round_trip"], "answered") > 0, "{found}");
+    // What cannot be measured there.
+    assert!(found["problems"].to_string().contains("ICMP was skipped"), "{found}");
 }
 
 #[test]
@@ -385,6 +387,18 @@ fn windows_acquires_a_file_by_its_path_with_a_drive_letter() {
     assert!(fs::read(&raw).unwrap() == whole);
     // Each has a key of its own.
     cheetah(&["verify", &e01, "--key", &signer(&e01)]).ok();
+}
+
+#[test]
+fn windows_acquires_a_volume_by_its_name_and_the_report_says_that_it_changes() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let (disk, whole) = desk.image("disk.img", 2 * MIB);
+    let (volume, raw) = (Windows::volume('W', &desk, &disk), desk.arg("x.raw"));
+    let acquired = windows.run(&desk, &["acquire", &volume, &there(&raw)]).ok();
+    assert!(fs::read(&raw).unwrap() == whole);
+    let doubts = report(&acquired)["doubts"].to_string();
+    assert!(doubts.contains("is a mounted volume"), "{doubts}");
 }
 
 #[test]
