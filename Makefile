@@ -147,8 +147,9 @@ attack: ## attack every server on loopback, for some minutes (ATTACK=quick: abou
 	@PYTHONPATH=workshop python3 -m attack
 
 bench: ## measure against the peers, and write workshop/bench/RESULTS.md (PART=node: one part)
-	@scripts/install-deps --build --demo --test --bench
+	@scripts/install-deps --build --demo --test --bench $(if $(filter-out windows all,$(PART)),,--windows)
 	@scripts/build-static
+	@$(if $(filter-out windows all,$(PART)),:,TARGET=x86_64-pc-windows-gnu scripts/build-static) || echo "note: the part windows cannot be measured" >&2
 	@scripts/python-env --release
 	@scripts/plaso-env
 	@workshop/bench/run $(PART)

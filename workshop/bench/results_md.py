@@ -348,6 +348,13 @@ PARTS = (
         "plaso on a mounted drive",
         "plaso's log2timeline on a mounted drive over three nodes of this machine, beside the same image as a file on its disk.",
     ),
+    Part(
+        "windows",
+        "The program for Windows, in Wine",
+        "`cheetah.exe` run by Wine, beside the same program on Linux. **Wine is not Windows**: its server and Linux's kernel do the work of "
+        "Windows' kernel, so these figures tell that the program does not waste the machine, and not how fast it is on Windows. One node "
+        "on loopback TCP; then `cheetah acquire` on Linux from an agent behind a link of 1 Gbit/s, beside what iperf3 carries over it.",
+    ),
 )
 
 

@@ -22,6 +22,21 @@ pub(super) enum Remark {
     #[cfg(windows)]
     #[error("{0} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext")]
     ReadInClear(String),
+    /// These of its partitions are encrypted, and so they are in its image.
+    #[cfg(windows)]
+    #[error(
+        "{0} is read as it is on the medium: what BitLocker encrypts there is ciphertext ({partitions})",
+        partitions = numbered(.1)
+    )]
+    ReadEncrypted(String, Vec<u32>),
+}
+
+/// Partitions by their numbers.
+#[cfg(windows)]
+fn numbered(partitions: &[u32]) -> String {
+    let numbers: Vec<_> = partitions.iter().map(ToString::to_string).collect();
+    let noun = if numbers.len() == 1 { "partition" } else { "partitions" };
+    format!("{noun} {}", numbers.join(", "))
 }
 
 /// What is said of a disk with these users; `None` if they cannot be had.

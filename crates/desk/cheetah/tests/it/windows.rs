@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::support::lab::Lab;
 use crate::support::run::{Ran, cheetah, run_with_stderr};
 use crate::support::service::Service;
-use crate::support::{Desk, MIB, Node, need, text, until};
+use crate::support::{Desk, MIB, Node, need, noise, number, text, until};
 
 /// The target of `make static`.
 const TARGET: &str = "x86_64-pc-windows-gnu";
@@ -70,10 +70,14 @@ impl Windows {
         command
     }
 
-    /// Runs it to its end. Wine's own processes outlive it and keep its stderr open, so that is no pipe.
     fn run(&self, desk: &Desk, args: &[&str]) -> Ran {
+        Self::to_its_end(self.command(desk, args))
+    }
+
+    /// Runs a command to its end. Wine's own processes outlive it and keep its stderr open, so that is no pipe.
+    fn to_its_end(command: Command) -> Ran {
         let mut stderr = tempfile::tempfile().unwrap();
-        let mut ran = run_with_stderr(self.command(desk, args), stderr.try_clone().unwrap().into());
+        let mut ran = run_with_stderr(command, stderr.try_clone().unwrap().into());
         stderr.rewind().unwrap();
         stderr.read_to_string(&mut ran.stderr).unwrap();
         ran
@@ -82,6 +86,19 @@ impl Windows {
     #[track_caller]
     fn start(&self, desk: &Desk, args: &[&str]) -> Service {
         Service::spawn(self.command(desk, args), "ready").unwrap_or_else(|why| panic!("{args:?}: {why}"))
+    }
+
+    /// What Wine has for a device: a link beside the folder of the drive letter. Each test has letters of its own, since all share
+    /// Wine's folder.
+    fn volume(letter: char, desk: &Desk, disk: &str) -> String {
+        let devices = Path::new(PREFIX).join("dosdevices");
+        let small = letter.to_ascii_lowercase();
+        for (link, to) in [(format!("{small}:"), desk.path()), (format!("{small}::"), Path::new(disk))] {
+            let link = devices.join(link);
+            let _ = fs::remove_file(&link);
+            symlink(to, link).unwrap();
+        }
+        format!(r"\\.\{letter}:")
     }
 
     /// A node without a room.
@@ -155,16 +172,12 @@ fn a_file_that_is_served_by_windows_is_acquired_over_tls_with_the_same_hashes_an
     assert_eq!(files(&own), before);
 }
 
-#[test]
-fn an_acquisition_from_windows_that_is_killed_is_resumed_to_the_same_bytes() {
-    let Some(windows) = Windows::find() else { return };
-    let lab = Lab::new();
+/// Serves over TLS, kills the acquisition in the middle, and finishes it: the copy must be `whole`.
+fn is_resumed(windows: &Windows, lab: &Lab, served: &str, whole: &[u8]) {
     let _server = lab.serve("examiner", "lab");
     let string = lab.invite(&["--role", "agent"]);
     let desk = &lab.0;
-    let (disk, whole) = desk.image("disk.img", 12 * MIB);
-    let disk = there(&disk);
-    let serve = ["serve", &disk, "--listen", "127.0.0.1:0", "--room", &string, "--rate-max", "2MiB"];
+    let serve = ["serve", served, "--listen", "127.0.0.1:0", "--room", &string, "--rate-max", "2MiB"];
     let agent = windows.start(desk, &serve);
     let (uri, raw) = (secured(&agent), desk.arg("x.raw"));
     let acquire = ["acquire", &uri, &raw, "--checkpoint", "1MiB"];
@@ -174,6 +187,40 @@ fn an_acquisition_from_windows_that_is_killed_is_resumed_to_the_same_bytes() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     lab.at("examiner", &[&acquire[..], &["--verify"]].concat()).ok();
+    assert!(fs::read(&raw).unwrap() == whole);
+}
+
+#[test]
+fn an_acquisition_from_windows_that_is_killed_is_resumed_to_the_same_bytes() {
+    let Some(windows) = Windows::find() else { return };
+    let lab = Lab::new();
+    let (disk, whole) = lab.0.image("disk.img", 12 * MIB);
+    is_resumed(&windows, &lab, &there(&disk), &whole);
+}
+
+#[test]
+fn an_acquisition_of_a_volume_of_windows_that_is_killed_is_resumed_to_the_same_bytes() {
+    let Some(windows) = Windows::find() else { return };
+    let lab = Lab::new();
+    let (disk, whole) = lab.0.image("disk.img", 12 * MIB);
+    let volume = Windows::volume('X', &lab.0, &disk);
+    is_resumed(&windows, &lab, &volume, &whole);
+}
+
+#[test]
+fn an_agent_of_windows_that_connects_to_the_examiner_is_acquired() {
+    let Some(windows) = Windows::find() else { return };
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let string = lab.invite(&["--role", "agent"]);
+    let desk = &lab.0;
+    let (disk, whole) = desk.image("disk.img", 5 * MIB);
+    let raw = desk.arg("x.raw");
+    let mut waiting = lab.start("examiner", &["acquire", "--listen", "127.0.0.1:0", &raw], "waiting");
+    let examiner = text(&waiting.ready, "listen").to_owned();
+    let _agent = windows.start(desk, &["serve", &there(&disk), "--connect", &examiner, "--room", &string]);
+    let (code, done) = waiting.wait();
+    assert_eq!(code, Some(0), "{done} {}", waiting.stderr());
     assert!(fs::read(&raw).unwrap() == whole);
 }
 
@@ -188,6 +235,10 @@ fn a_drive_over_nodes_of_windows_is_whole_and_is_destroyed_with_their_receipts()
     let saved = desk.arg("saved.raw");
     cheetah(&["save", &drive, &saved]).ok();
     assert!(fs::read(&saved).unwrap() == whole);
+    let second = noise(9 * MIB, 77);
+    cheetah(&["load", &drive, &desk.file("second.img", &second), "--force"]).ok();
+    cheetah(&["save", &drive, &saved, "--force"]).ok();
+    assert!(fs::read(&saved).unwrap() == second);
     // The drive's file is read there, too, by a user with another key.
     windows.run(&desk, &["verify", &there(&drive), "--room", "none", "--key", &signer(&drive)]).ok();
     let destroyed = cheetah(&["destroy", &drive]).ok().json();
@@ -216,15 +267,8 @@ fn a_volume_that_is_served_by_windows_is_acquired_and_the_report_says_that_it_ch
     let Some(windows) = Windows::find() else { return };
     let desk = Desk::new();
     let (disk, whole) = desk.image("disk.img", 2 * MIB);
-    // What Wine has for a device: a link beside the folder of the drive letter.
-    let devices = Path::new(PREFIX).join("dosdevices");
-    for (link, to) in [("y:", desk.path()), ("y::", Path::new(&disk))] {
-        let link = devices.join(link);
-        let _ = fs::remove_file(&link);
-        symlink(to, link).unwrap();
-    }
-    let volume = r"\\.\Y:";
-    let agent = windows.start(&desk, &["serve", volume, "--listen", "127.0.0.1:0", "--room", "none"]);
+    let volume = Windows::volume('Y', &desk, &disk);
+    let agent = windows.start(&desk, &["serve", &volume, "--listen", "127.0.0.1:0", "--room", "none"]);
     assert_eq!(text(&agent.ready, "name"), "Y", "{}", agent.ready);
     let raw = desk.arg("x.raw");
     let acquired = cheetah(&["acquire", text(&agent.ready, "uri"), &raw]).ok();
@@ -233,6 +277,104 @@ fn a_volume_that_is_served_by_windows_is_acquired_and_the_report_says_that_it_ch
     assert!(doubts.contains("is a mounted volume") && doubts.contains("several moments"), "{doubts}");
     let log = fs::read_to_string(desk.at("x.raw.custody")).unwrap();
     assert!(log.contains("is a mounted volume"), "{log}");
+}
+
+#[test]
+fn windows_makes_shows_loads_saves_hands_out_and_destroys_a_drive() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let (disk, _) = desk.image("disk.img", 5 * MIB);
+    let second = noise(5 * MIB, 77);
+    let other = desk.file("second.img", &second);
+    let [one, two] = [Node::start("32MiB"), Node::start("32MiB")];
+    let (drive, nodes) = (there(&desk.arg("own.drive")), format!("{},{}", one.address(), two.address()));
+    let on = |args: &[&str]| windows.run(&desk, &[args, &["--room", "none"]].concat()).ok();
+    on(&["create", &drive, "--nodes", &nodes, "--layout", "stripe", "--from", &there(&disk)]);
+    assert_eq!(on(&["status", &drive]).json()["healthy"], true);
+    on(&["verify", &drive]);
+    on(&["load", &drive, &there(&other), "--force"]);
+    let (saved, handed) = (desk.arg("saved.raw"), desk.arg("handed.raw"));
+    on(&["save", &drive, &there(&saved)]);
+    let export = windows.start(&desk, &["export", &drive, "--listen", "127.0.0.1:0", "--room", "none"]);
+    cheetah(&["acquire", text(&export.ready, "uri"), &handed]).ok();
+    assert_eq!(export.stop(Signal::INT).0, Some(0));
+    assert!(fs::read(&saved).unwrap() == second && fs::read(&handed).unwrap() == second);
+    let destroyed = on(&["destroy", &drive]).json();
+    let nodes = destroyed["nodes"].as_array().unwrap();
+    assert!(nodes.len() == 2 && nodes.iter().all(|node| node["receipt"]["verified_zero"] == true), "{destroyed}");
+}
+
+#[test]
+fn a_probe_of_windows_measures_round_trips_and_says_what_it_cannot_measure() {
+    let Some(windows) = Windows::find() else { return };
+    let found = windows.run(&Desk::new(), &["probe", "127.0.0.1", "--only", "rtt", "--far", "none"]).ok().json();
+    assert!(number(&found["round_trip"], "answered") > 0, "{found}");
+    // What cannot be measured there.
+    assert!(found["problems"].as_array().is_some_and(|problems| !problems.is_empty()), "{found}");
+}
+
+#[test]
+fn the_disks_of_windows_are_listed_by_their_names() {
+    let Some(windows) = Windows::find() else { return };
+    let list = windows.run(&Desk::new(), &["serve", "--list"]).ok().json();
+    let disks = list["disks"].as_array().unwrap();
+    assert!(disks.iter().all(|disk| text(disk, "path").starts_with(r"\\.\PhysicalDrive")), "{list}");
+}
+
+#[test]
+fn errors_of_windows_have_its_code_and_the_exit_codes_are_those_of_linux() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let node = Node::start("8MiB");
+    let drive = desk.arg("missing/a.drive");
+    let more = ["--nodes", node.address(), "--size", "1MiB", "--room", "none"];
+    let failed = windows.run(&desk, &[&["create", &there(&drive)][..], &more].concat());
+    let failed = failed.says(1, &["missing", "(Windows error ", "check the path"]);
+    let own = cheetah(&[&["create", &drive][..], &more].concat()).ended_with(1);
+    assert_eq!(failed.json()["kind"], own.json()["kind"]);
+    let too_much = ["node", "--memory", "auto", "--keep-free", "900TiB", "--room", "none"];
+    windows.run(&desk, &too_much).says(2, &["smaller --keep-free"]);
+    windows.run(&desk, &["create"]).ended_with(2);
+}
+
+#[test]
+fn the_program_for_windows_has_no_call_that_writes_to_the_registry_or_the_event_log() {
+    let Some(windows) = Windows::find() else { return };
+    let program = fs::read(&windows.binary).unwrap();
+    let has = |name: &str| program.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+    // The names of the functions that it imports are in it.
+    assert!(has("VirtualLock"));
+    let writing = ["RegCreateKey", "RegSetValue", "RegSetKeyValue", "RegDelete", "RegSaveKey", "ReportEvent"];
+    assert_eq!(writing.into_iter().filter(|name| has(name)).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn windows_acquires_from_and_to_paths_of_more_than_260_characters() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let deep = ["x".repeat(120), "y".repeat(120), "z".repeat(60)].join("/");
+    fs::create_dir_all(desk.at(&deep)).unwrap();
+    let (disk, whole) = desk.image(&format!("{deep}/disk.img"), MIB + 512);
+    let (raw, again) = (desk.arg(&format!("{deep}/x.raw")), desk.arg("again.raw"));
+    windows.run(&desk, &["acquire", &there(&disk), &there(&raw), "--verify"]).ok();
+    let prefixed = format!(r"\\?\{}", there(&disk));
+    windows.run(&desk, &["acquire", &prefixed, &there(&again)]).ok();
+    assert!(fs::read(&raw).unwrap() == whole && fs::read(&again).unwrap() == whole);
+}
+
+#[test]
+fn windows_writes_names_beyond_ascii_as_utf_8() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let (disk, whole) = desk.image("pr\u{fc}fst\u{fc}ck-\u{8a3c}.img", MIB);
+    let raw = desk.arg("x.raw");
+    let mut command = windows.command(&desk, &["acquire", &there(&disk), &there(&raw)]);
+    // Wine reads its own command line in the character set of the locale.
+    command.env("LC_ALL", "C.UTF-8");
+    let acquired = Windows::to_its_end(command).ok();
+    assert!(fs::read(&raw).unwrap() == whole);
+    let location = report(&acquired)["source"]["location"].to_string();
+    assert!(location.contains("pr\u{fc}fst\u{fc}ck-\u{8a3c}.img"), "{location}");
 }
 
 #[test]
@@ -245,6 +387,18 @@ fn windows_acquires_a_file_by_its_path_with_a_drive_letter() {
     assert!(fs::read(&raw).unwrap() == whole);
     // Each has a key of its own.
     cheetah(&["verify", &e01, "--key", &signer(&e01)]).ok();
+}
+
+#[test]
+fn windows_acquires_a_volume_by_its_name_and_the_report_says_that_it_changes() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    let (disk, whole) = desk.image("disk.img", 2 * MIB);
+    let (volume, raw) = (Windows::volume('W', &desk, &disk), desk.arg("x.raw"));
+    let acquired = windows.run(&desk, &["acquire", &volume, &there(&raw)]).ok();
+    assert!(fs::read(&raw).unwrap() == whole);
+    let doubts = report(&acquired)["doubts"].to_string();
+    assert!(doubts.contains("is a mounted volume"), "{doubts}");
 }
 
 #[test]
