@@ -7,6 +7,7 @@
 mod patterns;
 mod sampled;
 mod scanner;
+mod together;
 
 use cheetah_error::{Error, Result};
 

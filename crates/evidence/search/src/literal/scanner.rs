@@ -1,7 +1,7 @@
 //! The way in which patterns are searched, by their number and lengths.
 //!
-//! Patterns are found by samples ([`Sampled`]), those of like lengths together: the shortest one decides how far samples are apart.
-//! Where too many of them look alike, an automaton finds the others (Aho and Corasick 1975), which takes the same time for any bytes.
+//! Up to some dozens of patterns are found by their first bytes, sixteen and more places at a time ([`Together`]). More of them are
+//! found by samples ([`Sampled`]), those of like lengths together: the shortest one decides how far samples are apart. Where too many of them look alike, an automaton finds the others (Aho and Corasick 1975), which takes the same time for any bytes.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use cheetah_error::{Error, Result};
 
 use super::patterns::Patterns;
 use super::sampled::Sampled;
+use super::together::Together;
 use crate::found::number;
 use crate::memory::{GROWING, Memory};
 
@@ -24,6 +25,8 @@ struct Choice {
     block_bytes: usize,
     /// The most patterns that are compared where the bytes look like them.
     alike_max: u32,
+    /// The most patterns that are found by their first bytes.
+    together_max: usize,
 }
 
 /// An automaton with more states is not made a table of all bytes for each state.
@@ -37,9 +40,9 @@ const MATCH_BYTES: usize = GROWING * (8 + 4);
 const TABLES_BYTES: usize = 16 << 20;
 
 /// Patterns of up to three bytes are searched apart, as these have all blocks sampled.
-const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16 };
+const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 64 };
 /// Of many patterns, most are long as a rule, and the short ones meet many bytes.
-const MANY: Choice = Choice { lengths: &[1, 4, 8], block_bytes: 4, alike_max: 16 };
+const MANY: Choice = Choice { lengths: &[1, 4, 8], block_bytes: 4, alike_max: 16, together_max: 0 };
 
 /// Patterns, to be found wherever they stand.
 pub struct Scanner {
@@ -49,6 +52,7 @@ pub struct Scanner {
 
 /// What finds some of the patterns.
 enum Engine {
+    Together(Together),
     Sampled(Sampled),
     /// With the number of each of its patterns.
     Automaton(AhoCorasick, Vec<u32>),
@@ -77,6 +81,12 @@ impl Scanner {
             memory.take(count.saturating_mul(GROWING * size_of::<u32>()))?;
             memory.take(Sampled::memory_bytes(count))?;
             let like: Vec<u32> = (0..number(patterns.len())).filter(is_like).collect();
+            if count <= choice.together_max
+                && let Some(together) = Together::new(&patterns, &like, memory)?
+            {
+                engines.push(Engine::Together(together));
+                continue;
+            }
             let (sampled, left_out) = Sampled::new(&patterns, &like, choice.block_bytes, choice.alike_max);
             engines.extend(sampled.map(Engine::Sampled));
             if !left_out.is_empty() {
@@ -91,6 +101,9 @@ impl Scanner {
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(u32, usize, usize) -> Result<()>) -> Result<()> {
         for engine in &self.engines {
             match engine {
+                Engine::Together(together) => together.scan(&self.patterns, bytes, |pattern, start| {
+                    found(pattern, start, self.patterns.bytes(pattern).len())
+                })?,
                 Engine::Sampled(sampled) => sampled.scan(&self.patterns, bytes, |pattern, start| {
                     found(pattern, start, self.patterns.bytes(pattern).len())
                 })?,
@@ -211,8 +224,8 @@ mod tests {
             let classes: [&'static [usize]; 3] = [&[1], &[1, 4], &[1, 4, 8]];
             for lengths in classes {
                 for block_bytes in 1..=4 {
-                    for alike_max in [0, 1, 1000] {
-                        let choice = Choice { lengths, block_bytes, alike_max };
+                    for (alike_max, together_max) in [(0, 0), (1, 0), (1000, 0), (0, 64)] {
+                        let choice = Choice { lengths, block_bytes, alike_max, together_max };
                         let patterns = numbered(&patterns, ignore_case);
                         let scanner = Scanner::chosen(patterns, &choice, &mut Memory::of(usize::MAX)).unwrap();
                         prop_assert_eq!(&found(&scanner, &bytes), &expected);
