@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::thread;
 
@@ -57,7 +57,7 @@ fn look(at: *const u8, bytes: usize) {
 }
 
 fn turn() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap()
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A block of this size, which is watched.
