@@ -58,5 +58,5 @@ mod table;
 mod watch;
 
 pub use arena::{LENT_BYTES_MAX, LENT_BYTES_MIN};
-pub use jobs::Scan;
+pub use jobs::{Class, Scan};
 pub use node::{Node, NodeConfig, NodeError};

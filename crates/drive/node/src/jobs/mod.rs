@@ -60,17 +60,37 @@ pub struct Scan {
     pub threads: NonZeroUsize,
     /// Whether they pause while other programs of the machine wait for a processor.
     pub gives_way: bool,
+    /// When the system has them run.
+    pub class: Class,
+}
+
+/// When the system has threads run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// When a processor has nothing else to do. On a busy machine that may be never.
+    Idle,
+    /// In turn with those of other programs.
+    Ordinary,
 }
 
 impl Scan {
     /// A number of threads that do not pause.
     pub const fn with(threads: NonZeroUsize) -> Self {
-        Self { threads, gives_way: false }
+        Self { threads, gives_way: false, class: Class::Idle }
+    }
+
+    /// A number of threads that are lent like those of any program: for programs that embed a node, on machines that have no other work.
+    pub const fn ordinary(threads: NonZeroUsize) -> Self {
+        Self { class: Class::Ordinary, ..Self::with(threads) }
     }
 
     /// A thread for each processor, which give way.
     pub fn idle() -> Self {
-        Self { threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), gives_way: true }
+        Self {
+            threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            gives_way: true,
+            class: Class::Idle,
+        }
     }
 }
 
@@ -133,6 +153,7 @@ pub(crate) struct Jobs {
 struct Queue {
     limits: Limits,
     pace: Pace,
+    class: Class,
     state: Mutex<State>,
     /// Signalled when there is a job to begin, or the end.
     changed: Condvar,
@@ -169,15 +190,15 @@ enum Begun<'a> {
 impl Jobs {
     /// Starts the threads; none if the node does not lend its processor. `is_trusted`: keys are lent to it.
     pub fn start(scan: Option<Scan>, is_trusted: bool) -> std::io::Result<Self> {
-        let (threads, gives_way) = scan.map_or((0, false), |scan| (scan.threads.get(), scan.gives_way));
-        Self::with((threads, gives_way), is_trusted, Limits::default())
+        Self::with(scan, is_trusted, Limits::default())
     }
 
-    fn with((threads, gives_way): (usize, bool), is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
-        let threads_count = threads.min(THREADS_MAX);
+    fn with(scan: Option<Scan>, is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
+        let threads_count = scan.map_or(0, |scan| scan.threads.get()).min(THREADS_MAX);
         let patterns = AllPatterns::within(Arc::default(), threads_count);
-        let pace = Pace::new(threads_count, gives_way);
-        let queue = Arc::new(Queue { limits, pace, state: Mutex::default(), changed: Condvar::new() });
+        let pace = Pace::new(threads_count, scan.is_some_and(|scan| scan.gives_way));
+        let class = scan.map_or(Class::Idle, |scan| scan.class);
+        let queue = Arc::new(Queue { limits, pace, class, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
         let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
         for _ in 0..jobs.threads_count {
@@ -307,7 +328,9 @@ impl Jobs {
 impl Queue {
     /// Works on jobs until the end.
     fn work(&self) {
-        if let Err(error) = enter_idle_class() {
+        if self.class == Class::Idle
+            && let Err(error) = enter_idle_class()
+        {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {

@@ -37,7 +37,8 @@ fn whole(instance: Instance) -> NewJob {
 
 /// One thread, and little room.
 fn narrow(abandoned: Duration) -> Jobs {
-    Jobs::with((1, false), false, Limits { jobs_max: 3, output_bytes_max: 100, abandoned }).unwrap()
+    Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), false, Limits { jobs_max: 3, output_bytes_max: 100, abandoned })
+        .unwrap()
 }
 
 /// Longer than a test takes.
@@ -134,7 +135,7 @@ fn search(instance: Instance, order: SearchOrder) -> NewJob {
 async fn searches_with_other_patterns_than_those_of_four_others_wait_until_these_are_forgotten() {
     let (exports, instance) = exports();
     let limits = Limits { output_bytes_max: 100, abandoned: PATIENCE, ..Limits::default() };
-    let jobs = Jobs::with((1, false), false, limits).unwrap();
+    let jobs = Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), false, limits).unwrap();
     let add = |word: &str| jobs.add(search(instance, patterns::tests::words(&[word])), "desk", &exports, instance);
     let ids: Vec<_> = ["a", "b", "c", "d"].map(|word| add(word).unwrap()).into();
     assert_eq!(add("e"), Err(JobError::TooMany));
@@ -246,8 +247,10 @@ async fn a_lent_key_is_wiped_before_the_last_line_of_its_job_is_there() {
 #[test]
 fn a_lent_key_is_wiped_when_its_job_is_cancelled_given_up_or_ended_with_the_node() {
     let (exports, instance) = exports();
-    let with =
-        |abandoned| Jobs::with((1, false), true, Limits { jobs_max: 3, output_bytes_max: 100, abandoned }).unwrap();
+    let with = |abandoned| {
+        Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), true, Limits { jobs_max: 3, output_bytes_max: 100, abandoned })
+            .unwrap()
+    };
     let add = |jobs: &Jobs, task| jobs.add(sealed(jobs, instance, task), "desk", &exports, instance).unwrap();
     let jobs = with(PATIENCE);
     // No job ends by itself, because nobody takes its results.
