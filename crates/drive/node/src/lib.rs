@@ -48,6 +48,7 @@ pub mod maps;
 pub mod node;
 pub mod offline;
 mod os;
+mod output_memory;
 mod pages;
 mod replaced;
 mod search_memory;

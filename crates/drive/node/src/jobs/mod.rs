@@ -1,8 +1,8 @@
 //! Jobs: work on the content of this node's own exports, by threads that run when a processor has nothing else to do.
 //!
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
-//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
-//! [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
+//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps and that all keep
+//! together, the [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
 //! they are forgotten, and a key that was [lent] for a job when the job ends. Nothing here knows what the content is: no format of
 //! evidence is parsed.
 
@@ -33,6 +33,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::export::Export;
 use crate::exports::{Exports, ExportsError};
 use crate::instance::Instance;
+use crate::output_memory::OutputMemory;
 use crate::search_memory::{NoMemory, SearchMemory};
 use content::Content;
 use lent::{Borrower, OwnKey};
@@ -146,6 +147,8 @@ pub(crate) struct Jobs {
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_count: usize,
     patterns: AllPatterns,
+    /// What the results of all jobs may take.
+    outputs: Arc<OutputMemory>,
     /// What opens lent keys, if any are lent to this node.
     borrower: Option<Borrower>,
 }
@@ -195,12 +198,14 @@ impl Jobs {
 
     fn with(scan: Option<Scan>, is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
         let threads_count = scan.map_or(0, |scan| scan.threads.get()).min(THREADS_MAX);
-        let patterns = AllPatterns::within(Arc::default(), threads_count);
+        let memory = Arc::<SearchMemory>::default();
+        let outputs = Arc::clone(memory.outputs());
+        let patterns = AllPatterns::within(memory, threads_count);
         let pace = Pace::new(threads_count, scan.is_some_and(|scan| scan.gives_way));
         let class = scan.map_or(Class::Idle, |scan| scan.class);
         let queue = Arc::new(Queue { limits, pace, class, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
-        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
+        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, outputs, borrower };
         for _ in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
@@ -214,10 +219,11 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// The same, with searches that take no more memory than there is.
+    /// The same, with searches and results that take no more memory than there is.
     #[must_use]
     pub fn within(self, memory: Arc<SearchMemory>) -> Self {
-        Self { patterns: AllPatterns::within(memory, self.threads_count), ..self }
+        let outputs = Arc::clone(memory.outputs());
+        Self { patterns: AllPatterns::within(memory, self.threads_count), outputs, ..self }
     }
 
     /// What it lends, if anything.
@@ -241,7 +247,8 @@ impl Jobs {
         let task = self.task(new.work, &new.units)?;
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
-        let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
+        let limits = self.queue.limits;
+        let output = Output::new(limits.output_bytes_max, limits.abandoned, Arc::clone(&self.outputs));
         let job = Arc::new(Job { export, units: new.units, task, key: Mutex::new(key), output });
         self.queue.sweep();
         let mut state = self.queue.state.lock();

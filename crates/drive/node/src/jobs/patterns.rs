@@ -20,7 +20,7 @@ use super::JobError;
 use super::seats::{Seat, Seats};
 use super::units::Stopped;
 use crate::search_memory::{Granted, NoMemory, SearchMemory};
-use crate::spare::SEARCH_BYTES_MAX;
+use crate::spare::{OUTPUT_BYTES_MAX, SEARCH_BYTES_MAX};
 
 /// What the patterns of an order may take: 100,000 words of 12 letters in four encodings, and as many expressions in each thread.
 const LIMITS: Limits =
@@ -43,7 +43,7 @@ const TEXT_BYTES: usize = 2 * size_of::<String>() + 32;
 const _: () = {
     // A machine that keeps memory for a search has enough for any search, in one thread.
     let words = LIMITS.word_memory_bytes_max + LIMITS.block_bytes_max * BLOCK_MEMORY;
-    assert!((words + LIMITS.expression_bytes_max) as u64 <= SEARCH_BYTES_MAX);
+    assert!((words + LIMITS.expression_bytes_max) as u64 <= SEARCH_BYTES_MAX - OUTPUT_BYTES_MAX);
 };
 
 /// The version of this program.

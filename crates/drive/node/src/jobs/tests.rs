@@ -79,6 +79,34 @@ fn a_client_that_starts_jobs_and_takes_no_results_fills_its_places_only() {
     assert_eq!(jobs.add(whole(instance), "desk", &exports, instance), Err(JobError::TooMany));
 }
 
+#[tokio::test]
+async fn results_that_a_client_does_not_take_are_kept_within_the_room_and_stop_no_job_whose_results_are_taken() {
+    const ROOM: u64 = 40 * KIB;
+    let (exports, instance) = exports();
+    let limits = Limits { abandoned: PATIENCE, ..Limits::default() };
+    let outputs = Arc::new(OutputMemory::new(ROOM));
+    let jobs = Jobs::with(NonZeroUsize::new(4).map(Scan::ordinary), false, limits).unwrap();
+    let jobs = Jobs { outputs: Arc::clone(&outputs), ..jobs };
+    let add = || jobs.add(whole(instance), "desk", &exports, instance).unwrap();
+    // Each has four lines of about 2.8 KB, and a last one, which is short.
+    let hostile = [(); 3].map(|()| add());
+    while outputs.kept_bytes() < ROOM / 2 - 3 * KIB {
+        thread::yield_now();
+    }
+    let id = add();
+    let mut lines: Vec<JobLine> = Vec::new();
+    while !lines.last().is_some_and(JobLine::is_last) {
+        let more = jobs.lines(&id, lines.len() as u64, PATIENCE).await.unwrap();
+        let more = more.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.extend(more.map(|line| serde_json::from_slice::<JobLine>(line).unwrap()));
+        assert!(outputs.kept_bytes() < ROOM + KIB, "{}", outputs.kept_bytes());
+    }
+    assert_eq!(lines.len(), 5);
+    jobs.lines(&id, 5, Duration::ZERO).await.unwrap();
+    hostile.iter().for_each(|id| jobs.cancel(id).unwrap());
+    assert_eq!(outputs.kept_bytes(), 0);
+}
+
 #[test]
 fn jobs_that_are_cancelled_while_they_wait_leave_nothing_behind() {
     let (exports, instance) = exports();
