@@ -65,6 +65,11 @@ impl SearchMemory {
         self.compiling.lock()
     }
 
+    /// Whether a search is compiled now, which may be granted more than it takes.
+    pub fn is_compiling(&self) -> bool {
+        self.compiling.is_locked()
+    }
+
     /// Refuses searches while less than this is left.
     ///
     /// # Errors
