@@ -136,8 +136,12 @@ fn each_in_runs<C: Characters>(
     let mut lasts = [before, before + 1];
     loop {
         let odd = usize::from(unit > 1 && lasts[1] < lasts[0]);
-        let last = lasts[odd];
-        if last + unit > text.bytes().len() {
+        let (mut last, size) = (lasts[odd], text.bytes().len());
+        // Most of the characters that are looked at are none of the class: a short loop passes them.
+        while unit == 1 && last < size && !text.is(last, class) {
+            last += unit + before;
+        }
+        if last + unit > size {
             return Ok(());
         }
         let first = last - before;
