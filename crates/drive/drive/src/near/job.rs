@@ -15,7 +15,7 @@ use super::not_done::NotDone;
 
 /// How long a request waits for lines, in seconds.
 const WAIT_S: u64 = 5;
-/// How long a node may take until its next line: longer than a busy machine needs for one, and shorter than it takes to read in its place.
+/// How long a node may take until its next line: longer than a busy machine needs for one. Then this process reads.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
