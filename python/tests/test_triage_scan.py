@@ -179,6 +179,36 @@ def test_a_match_across_pieces_and_windows_is_found_once(monkeypatch: pytest.Mon
     assert found["Evil"].offsets[0] == text.find(b"EVIL")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_full_words_in_windows_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(scan, "OVERLAP_BYTES", 50)
+    rules = 'rule Full { strings: $a = "geheim" ascii wide fullword $b = /heim[a-z]?/ fullword condition: any of them }'
+    engine = scan.Engine(["heim"], [("full.yar", rules)], keeps_matches=True)
+    chance = random.Random(seed)
+    forms = [b"geheim", "geheim".encode("utf-16-le"), b"heim", b"x", b"x\0", b" ", b" \0", b"\0"]
+    data = b"".join(chance.choices(forms, k=300))
+    stream, place = scan.Stream(engine), 0
+    while place < len(data):
+        size = chance.randint(1, 150)
+        stream.feed(data[place : place + size], place)
+        place += size
+    whole = engine.scan(data)
+    found = {hit.rule: (hit.offsets, hit.matches) for hit in stream.finish()}
+    assert stream.in_pieces and found == {hit.rule: (hit.offsets, hit.matches) for hit in whole}
+
+
+def test_a_word_behind_a_window_that_ends_in_the_middle_of_it_is_no_full_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(scan, "OVERLAP_BYTES", 50)
+    rules = 'rule Full { strings: $a = "geheim" ascii wide fullword condition: $a }'
+    for before, is_found in ((b"x", False), (b" ", True), (b"x\0", False), (b" \0", True)):
+        stream = scan.Stream(scan.Engine([], [("full.yar", rules)]))
+        word = "geheim".encode("utf-16-le") if len(before) == 2 else b"geheim"
+        stream.feed(bytes(98) + before.rjust(2, b"\0") + word + bytes(200), 0)
+        assert [hit.offsets for hit in stream.finish()] == ([[100]] if is_found else []), before
+
+
 def test_nothing_is_found_across_a_gap() -> None:
     engine = scan.Engine(["geheim"])
     stream = scan.Stream(engine)

@@ -271,7 +271,7 @@ class Files:
         entry = b"" if at is None else self._metadata.bytes_at(at, exfat.ENTRY_BYTES)
         return bool(entry) and exfat.is_file(entry)
 
-    def _stored(self, row: dict[str, Any], attribute: Any, size: int) -> tuple[int, bytes, Any] | None:
+    def _stored(self, row: dict[str, Any], attribute: Any, size: int) -> tuple[int, bytes, mft_record.Attribute] | None:
         """Returns where the record of an NTFS stream lies in the volume, its bytes and the attribute; None if it is not known."""
         if self._records is None or self._open is None:
             return None
@@ -283,21 +283,21 @@ class Files:
         if number is None or (found := self._records.record(number)) is None:
             return None
         place, raw = found
-        if number != row["inode"] and ntfs_records.base(raw) != row["inode"]:
+        if number != row["inode"] and mft_record.base(raw) != row["inode"]:
             return None
         one = ntfs_records.attribute(raw, kind, called, size)
         return None if one is None else (place, raw, one)
 
-    def _resident(self, stored: tuple[int, bytes, Any] | None) -> Iterator[Run]:
+    def _resident(self, stored: tuple[int, bytes, mft_record.Attribute] | None) -> Iterator[Run]:
         """Returns the runs of resident content. That of other file systems, in inodes, has none."""
         if stored is None or not stored[2].resident:
             return iter(())
         return ((at, self._volume.start + place, length) for at, place, length in ntfs_records.resident_runs(*stored))
 
-    def _valid(self, row: dict[str, Any], stored: tuple[int, bytes, Any] | None, size: int) -> int:
+    def _valid(self, row: dict[str, Any], stored: tuple[int, bytes, mft_record.Attribute] | None, size: int) -> int:
         """Returns the number of the first bytes of a stream that are its own: what is behind them reads as zeros."""
         if stored is not None and not stored[2].resident:
-            return ntfs_records.initialised_bytes(stored[2])
+            return stored[2].initialised_bytes()
         found: int | None = size
         if self._ntfs and stored is None:
             found = None

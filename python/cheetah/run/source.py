@@ -1,11 +1,10 @@
 """The source of a run, and samples of its content, by which a worker recognises it: another disk may have its name and its size."""
 
 import dataclasses
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-SAMPLES, SAMPLE_BYTES = 64, 4 << 10
-"""The number and the size of the samples, from the first byte of a source to its last."""
+from cheetah import samples
+from cheetah.samples import Samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,23 +19,15 @@ class Source:
     @classmethod
     def of(cls, name: str, size_bytes: int, pread: Callable[[int, int], bytes]) -> "Source":
         """Returns a source whose bytes are read by `pread` (offset, length), which raises OSError where they cannot be read."""
-        last = max(0, size_bytes - SAMPLE_BYTES)
-        places = [last * number // (SAMPLES - 1) for number in range(SAMPLES)]
-        return cls(name, size_bytes, tuple(_digest(pread, place, min(SAMPLE_BYTES, size_bytes)) for place in places))
+        return cls(name, size_bytes, tuple(samples.take(size_bytes, pread)))
 
 
-def is_same(one: Sequence[str | None], other: Sequence[str | None]) -> bool:
+def is_same(one: Samples, other: Samples) -> bool:
     """Returns whether samples may be those of one source. What one of them cannot read does not count; at least half of what either
     can read must be there to compare."""
     if len(one) != len(other):
         return False
-    pairs = [(first, second) for first, second in zip(one, other, strict=True) if None not in (first, second)]
-    readable = max(sum(sample is not None for sample in samples) for samples in (one, other))
-    return bool(pairs) and 2 * len(pairs) >= readable and all(first == second for first, second in pairs)
-
-
-def _digest(pread: Callable[[int, int], bytes], offset: int, length: int) -> str | None:
-    try:
-        return hashlib.sha256(pread(offset, length)).hexdigest()[:16]
-    except OSError:
-        return None
+    readable = max(sum(sample is not None for sample in of_one) for of_one in (one, other))
+    # Of sources that differ, nothing is the same.
+    equal = samples.compared(one, other) or 0
+    return equal > 0 and 2 * equal >= readable

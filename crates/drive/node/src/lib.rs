@@ -48,6 +48,7 @@ pub mod maps;
 pub mod node;
 pub mod offline;
 mod os;
+mod output_memory;
 mod pages;
 mod replaced;
 mod search_memory;
@@ -58,5 +59,5 @@ mod table;
 mod watch;
 
 pub use arena::{LENT_BYTES_MAX, LENT_BYTES_MIN};
-pub use jobs::Scan;
+pub use jobs::{Class, Scan};
 pub use node::{Node, NodeConfig, NodeError};

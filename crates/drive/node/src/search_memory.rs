@@ -10,7 +10,8 @@ use cheetah_device::Size;
 use cheetah_device::machine_memory::machine_memory;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::spare::SearchRoom;
+use crate::output_memory::OutputMemory;
+use crate::spare::{OUTPUT_BYTES_MAX, SearchRoom};
 
 /// The searches of a node, and what they may take.
 pub(crate) struct SearchMemory {
@@ -21,6 +22,8 @@ pub(crate) struct SearchMemory {
     compiling: Mutex<()>,
     /// The bytes that the machine has available now.
     available: fn() -> Option<u64>,
+    /// The results that clients have not taken.
+    outputs: Arc<OutputMemory>,
 }
 
 impl Default for SearchMemory {
@@ -32,21 +35,39 @@ impl Default for SearchMemory {
 
 impl SearchMemory {
     pub fn new(room: Option<SearchRoom>) -> Self {
-        Self::with(room, || machine_memory().map(|memory| memory.available_bytes))
+        let (room, output_bytes) = match room.map(SearchRoom::divided) {
+            Some((room, output_bytes)) => (Some(room), output_bytes),
+            None => (None, OUTPUT_BYTES_MAX),
+        };
+        let available = || machine_memory().map(|memory| memory.available_bytes);
+        Self { outputs: Arc::new(OutputMemory::new(output_bytes)), ..Self::with(room, available) }
     }
 
+    /// All of `room` is for searches themselves: a job keeps a line of results only if no other does.
     fn with(room: Option<SearchRoom>, available: fn() -> Option<u64>) -> Self {
-        Self { room, granted_bytes: Mutex::default(), compiling: Mutex::default(), available }
+        let outputs = Arc::new(OutputMemory::new(0));
+        Self { room, granted_bytes: Mutex::default(), compiling: Mutex::default(), available, outputs }
     }
 
-    /// The bytes that are kept for searches, and that none was granted yet.
+    /// The results that clients have not taken.
+    pub fn outputs(&self) -> &Arc<OutputMemory> {
+        &self.outputs
+    }
+
+    /// The bytes that are kept for searches and their results, and that none has taken yet.
     pub fn reserved_bytes(&self) -> u64 {
-        self.room.map_or(0, |room| room.bytes_max.saturating_sub(*self.granted_bytes.lock()))
+        let of = |room: SearchRoom| room.bytes_max.saturating_sub(*self.granted_bytes.lock());
+        self.room.map_or(0, |room| of(room).saturating_add(self.outputs.left_bytes()))
     }
 
     /// Waits until no other search is compiled.
     pub fn compiling(&self) -> MutexGuard<'_, ()> {
         self.compiling.lock()
+    }
+
+    /// Whether a search is compiled now, which may be granted more than it takes.
+    pub fn is_compiling(&self) -> bool {
+        self.compiling.is_locked()
     }
 
     /// Refuses searches while less than this is left.

@@ -18,6 +18,9 @@ struct NotLent {
 
 /// The most that one search at a node takes, in bytes: its words, and its expressions in one thread. The limits of a search are within it.
 pub const SEARCH_BYTES_MAX: u64 = 400 << 20;
+/// Of the memory of searches, what the results of all jobs take until their clients have them, in bytes: this part, but no more than this.
+pub(crate) const OUTPUT_BYTES_MAX: u64 = 8 << 20;
+const OUTPUT_SHARE: u64 = 16;
 /// A dedicated machine keeps memory for a search as long as this share of its memory, 1 - 1/20, is still lent: about nine tenths of
 /// what is built in, of which the kernel takes some before it counts.
 const DEDICATED_LENT_SHARE: u64 = 20;
@@ -91,6 +94,12 @@ impl SearchRoom {
     /// Of a machine that is followed and keeps this much available for others: memory that it does not lend, either.
     pub fn followed(total_bytes: u64, keep_free_bytes: u64) -> Self {
         Self { bytes_max: SEARCH_BYTES_MAX.min(total_bytes / FOLLOWED_SEARCH_SHARE), kept_bytes: keep_free_bytes }
+    }
+
+    /// What searches themselves may take, and the bytes of their results.
+    pub fn divided(self) -> (Self, u64) {
+        let output_bytes = OUTPUT_BYTES_MAX.min(self.bytes_max / OUTPUT_SHARE);
+        (Self { bytes_max: self.bytes_max - output_bytes, ..self }, output_bytes)
     }
 }
 
@@ -189,6 +198,17 @@ mod tests {
         let kept = |total| SearchRoom::followed(total, GIB).bytes_max;
         assert_eq!([GIB, 4 * GIB, 64 * GIB].map(kept), [GIB / 20, 4 * GIB / 20, SEARCH_BYTES_MAX]);
         assert_eq!(SearchRoom::followed(GIB, 192 * MIB).kept_bytes, 192 * MIB);
+    }
+
+    #[test]
+    fn results_take_a_small_part_of_the_memory_of_searches() {
+        let divided = |mib: u64| {
+            let (room, output_bytes) = SearchRoom { bytes_max: mib * MIB, kept_bytes: 0 }.divided();
+            (room.bytes_max, output_bytes)
+        };
+        assert_eq!(divided(0), (0, 0));
+        assert_eq!(divided(16), (15 * MIB, MIB));
+        assert_eq!(divided(400), (392 * MIB, 8 * MIB));
     }
 
     #[test]

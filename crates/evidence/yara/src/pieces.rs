@@ -13,7 +13,8 @@ const TEXT_BYTES_MAX: usize = PIECE_OVERLAP_BYTES / 16;
 
 /// Whether the rules in files, whose texts these are, need whole files: a condition may hold for a file and for no piece of it, or the
 /// other way round. It does not if a single match of a string decides, wherever it is, and no match is longer than
-/// [`PIECE_OVERLAP_BYTES`], by which pieces overlap. What is in doubt needs whole files.
+/// [`PIECE_OVERLAP_BYTES`], by which pieces overlap. A piece also sees the character before it, which may make its first word a part of a
+/// longer one. What is in doubt needs whole files.
 pub fn needs_whole_files(files: &[&str]) -> bool {
     files.iter().any(|source| {
         if source.len() > FILE_BYTES_MAX {

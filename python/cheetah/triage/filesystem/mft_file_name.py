@@ -8,7 +8,7 @@ import struct
 
 import pytsk3
 
-from cheetah.triage.filesystem.mft_record import attributes, fixed_up
+from cheetah.triage.filesystem import mft_record
 
 STANDARD_NAME = pytsk3.TSK_FS_ATTR_TYPE_NTFS_FNAME
 ATTRIBUTE_LIST = pytsk3.TSK_FS_ATTR_TYPE_NTFS_ATTRLIST
@@ -82,25 +82,17 @@ def _record_size(table: pytsk3.File) -> int:
 
 def _further_records(content: bytes, base: int) -> list[int]:
     """Returns the records named by an attribute list, besides the base record, in its order."""
-    records: list[int] = []
-    offset = 0
-    while offset + 26 <= len(content):
-        length = struct.unpack_from("<H", content, offset + 4)[0]
-        record = struct.unpack_from("<Q", content, offset + 16)[0] & 0xFFFFFFFFFFFF
-        if length == 0:
-            break
-        if record not in (base, 0) and record not in records and len(records) < _RECORDS_MAX:
-            records.append(record)
-        offset += length
-    return records
+    found = (one.record for one in mft_record.listed(content))
+    further = dict.fromkeys(record for record in found if record not in (base, 0))
+    return list(further)[:_RECORDS_MAX]
 
 
 def _names_in(record: bytes) -> list[tuple[int, Times]]:
     """Returns the names in a record that are not DOS names: attribute id on disk, and times."""
-    if record[:4] != b"FILE":
+    if not mft_record.is_record(record):
         return []
     names: list[tuple[int, Times]] = []
-    for one in attributes(fixed_up(record)):
+    for one in mft_record.attributes(mft_record.fixed_up(record)):
         if one.kind == _FNAME and one.resident:
             content = one.content(_FIXED_BYTES)
             if len(content) == _FIXED_BYTES and content[65] != _DOS:

@@ -18,6 +18,12 @@ _NAME_BYTES = 66
 _DOS = 2
 _RUNS_MAX = 4096
 _NUMBER = (1 << 48) - 1
+_SIGN = b"FILE"
+_RECORD_BYTES_AT = 64
+"""The place of the size of a record in the boot sector."""
+_LISTED = struct.Struct("<IHBBQQ")
+"""The beginning of an entry of an `$ATTRIBUTE_LIST`: type, length, length and place of the name, first cluster of the part of the stream,
+and record."""
 
 
 def cluster_bytes(boot: bytes) -> int:
@@ -25,6 +31,23 @@ def cluster_bytes(boot: bytes) -> int:
     sector, per_cluster = struct.unpack_from("<HB", boot.ljust(SECTOR_BYTES, b"\0"), 11)
     # Above 128, the negative exponent of a power of two.
     return int(sector * per_cluster if per_cluster <= 128 else sector << (256 - per_cluster))
+
+
+def record_bytes(boot: bytes) -> int:
+    """Returns the size of a record in bytes, according to the boot sector. Any number may stand there."""
+    size = boot.ljust(SECTOR_BYTES, b"\0")[_RECORD_BYTES_AT]
+    # Above 127, the negative exponent of a power of two.
+    return size * cluster_bytes(boot) if size < 128 else 1 << (256 - size)
+
+
+def is_record(raw: bytes) -> bool:
+    """Returns whether bytes begin as a record does."""
+    return raw[: len(_SIGN)] == _SIGN
+
+
+def base(raw: bytes) -> int:
+    """Returns the number of the record that a record extends; 0 if it is one of a file."""
+    return int.from_bytes(raw[32:40], "little") & _NUMBER
 
 
 def fixed_up(record: bytes) -> bytes:
@@ -65,8 +88,7 @@ class Attribute:
 
     def content(self, length: int) -> bytes:
         """Returns the first bytes of resident content; fewer at the end of the record."""
-        start = self.start + self._short(20)
-        return self.record[start : start + length]
+        return self.record[self.resident_at : self.resident_at + length]
 
     def runs(self) -> list[tuple[int, int]]:
         """Returns the runs of non-resident content, as first cluster and count, up to a hole or an invalid run."""
@@ -92,8 +114,31 @@ class Attribute:
         found = self.record[self.start + 48 : min(self.start + 56, self.start + self.length)]
         return int.from_bytes(found, "little") if len(found) == 8 else 0
 
+    def initialised_bytes(self) -> int:
+        """Returns the number of the first bytes of non-resident content that are its own: what is behind them reads as zeros."""
+        found = self.record[self.start + 56 : min(self.start + 64, self.start + self.length)]
+        return int.from_bytes(found, "little") if len(found) == 8 else self.size()
+
+    @property
+    def first_cluster(self) -> int:
+        """The number in its stream of the first cluster of non-resident content: 0 unless other records have parts before it."""
+        return self._number(16, 8)
+
+    @property
+    def resident_bytes(self) -> int:
+        """The size that it gives for resident content."""
+        return self._number(16, 4)
+
+    @property
+    def resident_at(self) -> int:
+        """The place of resident content in the record."""
+        return self.start + self._short(20)
+
     def _short(self, place: int) -> int:
-        found = self.record[self.start + place : self.start + place + 2]
+        return self._number(place, 2)
+
+    def _number(self, place: int, length: int) -> int:
+        found = self.record[self.start + place : self.start + place + length]
         return int.from_bytes(found, "little")
 
 
@@ -106,6 +151,30 @@ def attributes(record: bytes) -> Iterator[Attribute]:
             break
         yield Attribute(record, offset, length, kind)
         offset += length
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """An entry of an `$ATTRIBUTE_LIST`: a part of a stream."""
+
+    kind: int
+    name: str
+    first_cluster: int
+    """The number in the stream of the first cluster of the part."""
+    record: int
+    """The number of the record that has the part."""
+
+
+def listed(content: bytes) -> Iterator[Listed]:
+    """Yields the valid entries of an `$ATTRIBUTE_LIST`, whose content this is."""
+    at = 0
+    while at + _LISTED.size <= len(content):
+        kind, length, name_length, name_at, first_cluster, record = _LISTED.unpack_from(content, at)
+        if length < _LISTED.size:
+            break
+        name = content[at + name_at : at + name_at + 2 * name_length].decode("utf-16-le", "replace")
+        yield Listed(kind, name, first_cluster, record & _NUMBER)
+        at += length
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,11 +204,10 @@ class Record:
 
 def parse(raw: bytes) -> Record | None:
     """Parses a record as stored on disk; returns None if it is invalid."""
-    if raw[:4] != b"FILE" or len(raw) < 2 * _HEADER_BYTES:
+    if not is_record(raw) or len(raw) < 2 * _HEADER_BYTES:
         return None
     record = fixed_up(raw)
     sequence, flags = struct.unpack_from("<H4xH", record, 16)
-    base = struct.unpack_from("<Q", record, 32)[0] & _NUMBER
     found, stream = [], None
     kind, called = (INDEX_ROOT, "$I30") if flags & 2 else (DATA, "")
     for one in attributes(record):
@@ -147,7 +215,7 @@ def parse(raw: bytes) -> Record | None:
             found.append(name)
         elif stream is None and one.kind == kind and one.name == called:
             stream = one
-    return Record(sequence, bool(flags & 1), bool(flags & 2), base, tuple(found), stream)
+    return Record(sequence, bool(flags & 1), bool(flags & 2), base(record), tuple(found), stream)
 
 
 def _name(attribute: Attribute) -> Name | None:

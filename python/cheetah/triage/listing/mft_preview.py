@@ -71,8 +71,7 @@ def find(pread: Pread, volume: Volume) -> Mft | None:
     if len(boot) < mft_record.SECTOR_BYTES or not mft_record.SECTOR_BYTES // 2 <= cluster <= 2 << 20:
         return None
     first = int.from_bytes(boot[48:56], "little") * cluster
-    # Above 128, the negative exponent of a power of two.
-    size = boot[64] * cluster if boot[64] < 128 else 1 << (256 - boot[64])
+    size = mft_record.record_bytes(boot)
     if (
         not mft_record.SECTOR_BYTES // 2 <= size <= _RECORD_BYTES_MAX
         or PIECE_BYTES % size
@@ -80,7 +79,7 @@ def find(pread: Pread, volume: Volume) -> Mft | None:
     ):
         return None
     raw = pread(volume.start + first, size)
-    if raw[:4] != b"FILE":
+    if not mft_record.is_record(raw):
         return None
     for one in mft_record.attributes(mft_record.fixed_up(raw)):
         if one.kind == mft_record.DATA and not one.resident and not one.name:

@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
-import hashlib
 import os
 import random
 import time
@@ -12,15 +10,12 @@ from concurrent import futures
 from typing import Any
 
 import cheetah
-from cheetah import path_text, placing
+from cheetah import path_text, placing, samples
 from cheetah.device import Part
 from cheetah.open_options import Logical, Unlocked
-from cheetah.triage.reading.image import Source
 from cheetah.triage.reading.worker import open_source
 from cheetah.triage.settings import Settings
 
-SAMPLES, SAMPLE_BYTES = 64, 4 << 10
-"""The number and size of the samples that identify a source; all are read at once, in one round trip."""
 CACHE_BYTES_MIN, CACHE_BYTES_MAX = 256 << 20, 16 << 30
 DRIVE = ".drive"
 PROBES, PROBE_BYTES, PROBE_S = 64, 512, 60.0
@@ -170,27 +165,17 @@ def _name(source: str) -> str:
 
 
 def identity(uri: str, name: str, size: int | None = None) -> dict[str, Any]:
-    """Returns the identity of a source: name, size (that of `uri` if not given), and digests of `SAMPLES` places from its first
-    byte to its last. Its location does not count: evidence moves."""
-    with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES) as pool:
+    """Returns the identity of a source: name, size (that of `uri` if not given), and samples from its first byte to
+    its last. Its location does not count: evidence moves."""
+    with contextlib.closing(open_source(uri)) as source:
         size = source.size if size is None else size
-        last = max(0, size - SAMPLE_BYTES)
-        places = [last * number // (SAMPLES - 1) for number in range(SAMPLES)]
-        samples = list(pool.map(functools.partial(_sample, source), places))
-        return {"name": name, "size": size, "samples": samples}
-
-
-def _sample(source: Source, start: int) -> str | None:
-    """Returns the digest of a sample, or None if it cannot be read."""
-    try:
-        return hashlib.sha256(source.pread(start, SAMPLE_BYTES)).hexdigest()[:16]
-    except OSError:
-        return None
+        # In one round trip.
+        taken = samples.take(size, source.pread, samples.SAMPLES)
+        return {"name": name, "size": size, "samples": taken}
 
 
 def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Returns whether two identities may belong to the same source. An unreadable sample is ignored."""
     if (one["name"], one["size"]) != (other["name"], other["size"]):
         return False
-    pairs = zip(one["samples"], other["samples"], strict=True)
-    return all(first is None or second is None or first == second for first, second in pairs)
+    return samples.compared(one["samples"], other["samples"]) is not None

@@ -21,6 +21,8 @@ from cheetah.triage.search import list_text
 WINDOW_BYTES = 32 << 20
 # The overlap of two windows; longer matches may be missed across a border.
 OVERLAP_BYTES = 64 << 10
+# The bytes beside a word that decide whether it is a full word: a character of UTF-16. A window has them of the one before.
+BESIDE_BYTES = 2
 # Matches of one keyword or rule that are listed.
 MATCHES_MAX = 1000
 # Matches of one string of a rule in one window that its condition sees: it may count them, or ask for one at some place.
@@ -176,18 +178,20 @@ class Engine:
         ):
             self._scanner.set_global(variable, value.encode("utf-8", "replace").decode("utf-8"))
 
-    def scan(self, data: bytes, base: int = 0, accept: int | None = None, rules: bool = True) -> list[Hit]:
-        """Returns the hits in `data`, whose first byte is at `base`; those of keywords alone, without `rules`. Matches that
-        begin at `accept` or later belong to the next window. Raises TooLong, with the hits of keywords alone, if it takes
-        too long."""
-        where = f"bytes {base} to {base + len(data)}"
+    def scan(
+        self, data: bytes, base: int = 0, accept: int | None = None, rules: bool = True, begin: int = 0
+    ) -> list[Hit]:
+        """Returns the hits in `data`, whose first byte is at `base`; those of keywords alone, without `rules`. Matches in `data` that
+        begin before `begin` belong to the window before, and those at `accept` or later to the next one. Raises TooLong, with the hits of
+        keywords alone, if it takes too long."""
+        where = f"bytes {base + begin} to {base + len(data)}"
         try:
-            return self._hits(self._scanner if rules else self._keywords_alone(), data, base, accept)
+            return self._hits(self._scanner if rules else self._keywords_alone(), data, base, (begin, accept))
         except yara_x.TimeoutError as error:
             if not (self._keywords and self.has_rules and rules):
                 raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
         try:
-            hits = self._hits(self._keywords_alone(), data, base, accept)
+            hits = self._hits(self._keywords_alone(), data, base, (begin, accept))
         except yara_x.TimeoutError as error:
             raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
         raise TooLong(
@@ -208,10 +212,10 @@ class Engine:
             self._keywords_only = _scanner(compiler.build(), self._matches_max)
         return self._keywords_only
 
-    def _hits(self, scanner: Any, data: bytes, base: int, accept: int | None) -> list[Hit]:
-        """Returns the hits of one scanner."""
+    def _hits(self, scanner: Any, data: bytes, base: int, own: tuple[int, int | None]) -> list[Hit]:
+        """Returns the hits of one scanner, whose window owns the matches that begin in `own`."""
         matching = scanner.scan(data).matching_rules
-        accept = len(data) if accept is None else accept
+        begin, accept = own[0], len(data) if own[1] is None else own[1]
         hits: dict[tuple[str, str], Hit] = {}
         found: dict[int, list[Match]] = {}
         for rule in matching:
@@ -219,21 +223,27 @@ class Engine:
                 for pattern in rule.patterns:
                     if pattern.matches:
                         index, wide = self._meant[int(pattern.identifier[2:])]
-                        found.setdefault(index, []).extend(self._keyword_matches(index, wide, pattern))
+                        matches = [one for one in self._keyword_matches(index, wide, pattern) if one[0] >= begin]
+                        found.setdefault(index, []).extend(matches)
                 continue
             matches = [
                 (match.offset, match.length, _looks_wide(data, match.offset, match.length))
                 for pattern in rule.patterns
                 for match in pattern.matches
             ]
+            has_matches = bool(matches)
+            matches = [match for match in matches if _is_decided(match[0], match[1], (begin, accept), len(data))]
+            if has_matches and not matches:
+                # The windows beside know what is beside them.
+                continue
             file, tags = rule.namespace.removeprefix(_FILE), tuple(rule.tags)
             hit = Hit("yara", rule.identifier, _about(rule), file=file, tags=tags)
             if self._keeps_matches:
-                self._keep_matches(hit, rule, data, base, accept)
+                self._keep_matches(hit, rule, data, base, (begin, accept))
             _fill(hit, matches, data, base, accept)
             if not hit.offsets and matches:
                 # It is entirely in the next window, which may lack the context for the condition.
-                _fill(hit, matches[:1], data, base, len(data))
+                _fill(hit, [min(matches)], data, base, len(data))
             hits["yara", f"{rule.namespace}:{rule.identifier}"] = hit
         for index, matches in found.items():
             hit = Hit("keyword", self._keywords[index])
@@ -243,12 +253,16 @@ class Engine:
                 hits["keyword", hit.rule] = hit
         return [hits[key] for key in sorted(hits)]
 
-    def _keep_matches(self, hit: Hit, rule: Any, data: bytes, base: int, accept: int) -> None:
+    def _keep_matches(self, hit: Hit, rule: Any, data: bytes, base: int, own_range: tuple[int, int]) -> None:
         """Keeps the matches of the strings of a rule in a window."""
         found = [(pattern.identifier, match) for pattern in rule.patterns for match in pattern.matches]
-        matches = sorted((match.offset, identifier, match.length) for identifier, match in found)
+        matches = sorted(
+            (match.offset, identifier, match.length)
+            for identifier, match in found
+            if _is_decided(match.offset, match.length, own_range, len(data))
+        )
         # If all are in the next window, that may lack the context for the condition.
-        own = [match for match in matches if match[0] < accept] or matches[:1]
+        own = [match for match in matches if match[0] < own_range[1]] or matches[:1]
         hit.matches = [
             StringMatch(
                 identifier,
@@ -267,6 +281,13 @@ class Engine:
         return [
             (match.offset, match.length, match.length > letters if wide is None else wide) for match in pattern.matches
         ]
+
+
+def _is_decided(offset: int, length: int, own: tuple[int, int], size: int) -> bool:
+    """Returns whether the window that owns the matches that begin in `own` has all of its `size` bytes that decide about a match: the
+    bytes beside it, too, which may make it a part of a longer word."""
+    begin, accept = own
+    return begin <= offset and (offset < accept or offset + length + BESIDE_BYTES <= size)
 
 
 def _scanner(rules: Any, matches_max: int) -> Any:
@@ -301,6 +322,8 @@ class Stream:
         self._end = end
         self._buffer = bytearray()
         self._base = 0
+        self._before = b""
+        """The last bytes before the buffer; none at the beginning, or after a gap."""
         # Rules of two files may have the same name.
         self._hits: dict[tuple[str, str, str], Hit] = {}
         self._rules = True
@@ -314,7 +337,7 @@ class Stream:
         """Scans the next bytes. No match crosses a gap before them."""
         if offset != self._base + len(self._buffer):
             self._flush()
-            self._base = offset
+            self._base, self._before = offset, b""
         self._buffer += piece
         while len(self._buffer) > WINDOW_BYTES + OVERLAP_BYTES:
             self.in_pieces = True
@@ -346,6 +369,7 @@ class Stream:
                 kept.more |= hit.more or len(new) > room
                 _add_matches(kept, hit)
         self._base += accept
+        self._before = (self._before + self._buffer[max(0, accept - BESIDE_BYTES) : accept])[-BESIDE_BYTES:]
         del self._buffer[:accept]
 
     def _scan(self, length: int, accept: int) -> list[Hit]:
@@ -358,7 +382,9 @@ class Stream:
             return []
         began_s = time.monotonic()
         try:
-            return self._engine.scan(bytes(self._buffer[:length]), self._base, accept, self._rules)
+            begin = len(self._before)
+            data = self._before + self._buffer[:length]
+            return self._engine.scan(data, self._base - begin, begin + accept, self._rules, begin)
         except TooLong as error:
             self._rules = False
             self.ended = not error.has_keywords

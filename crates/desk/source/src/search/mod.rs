@@ -14,7 +14,7 @@ use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
 use cheetah_drive::WorkDone;
 use cheetah_drive::lending::LendRequest;
-use cheetah_drive::search::{NearOptions, search_at_nodes};
+use cheetah_drive::search::{NearOptions, PATIENCE, search_at_nodes};
 use cheetah_error::Result;
 use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::spec;
@@ -62,7 +62,7 @@ impl OpenedSource {
         let device = self.decrypted()?;
         if let Some((file, session)) = self.nodes().filter(|_| options.at_nodes && self.stack.unlocked.is_none()) {
             let SearchOptions { workers, lend, within, .. } = options;
-            let options = NearOptions { workers, lend, within };
+            let options = NearOptions { workers, lend, within, patience: PATIENCE };
             let near = search_at_nodes(file, &device, (order, search), session, options).await?;
             return Ok(Searching { batches: near.batches, near: Some(near.done) });
         }

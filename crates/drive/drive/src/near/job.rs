@@ -15,8 +15,8 @@ use super::not_done::NotDone;
 
 /// How long a request waits for lines, in seconds.
 const WAIT_S: u64 = 5;
-/// How long a node may take until its next line: longer than a busy machine needs for one.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a node may take until its next line: longer than a busy machine needs for one. Then this process reads.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause before a request is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -28,16 +28,17 @@ const _: () = {
     assert!(PATIENCE.as_secs() <= ABANDONED_S);
 };
 
-/// Has a node do a job on units with these ranges of the drive, as many as the job has.
+/// Has a node do a job on units with these ranges of the drive, as many as the job has. It is given up once no line has come for
+/// as long as `patience`.
 pub(super) async fn run<W: NodeWork>(
-    lender: &Lender,
+    (lender, patience): (&Lender, Duration),
     job: &NewJob,
     ranges: &[ByteRange],
     work: &W,
 ) -> Result<Results<W::Found>, NotDone> {
     // A connection of its own: jobs at one node do not wait for each other.
     let control = lender.control.clone().keeping_connection();
-    let due = Instant::now() + PATIENCE;
+    let due = Instant::now() + patience;
     let id = loop {
         match control.start_job(job).await {
             Ok(started) => break started.id,
@@ -47,7 +48,7 @@ pub(super) async fn run<W: NodeWork>(
     };
     let nothing: Arc<str> = format!("node {} sent nothing about it", lender.name).into();
     let mut results: Results<W::Found> = ranges.iter().map(|_| Err(nothing.clone())).collect();
-    let (mut from, mut due) = (0, Instant::now() + PATIENCE);
+    let (mut from, mut due) = (0, Instant::now() + patience);
     loop {
         let lines = match control.job_lines(&id, from, WAIT_S).await {
             Ok(lines) => lines,
@@ -59,7 +60,7 @@ pub(super) async fn run<W: NodeWork>(
             Err(error) => return Err(NotDone::Gone(error)),
         };
         if !lines.is_empty() {
-            due = Instant::now() + PATIENCE;
+            due = Instant::now() + patience;
         }
         for line in lines {
             from += 1;

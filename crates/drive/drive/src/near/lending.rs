@@ -19,6 +19,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 
+use super::job::PATIENCE;
 use super::lenders::{Lender, Lenders, ask, scan_status};
 use super::locate::Locator;
 use super::not_done::NotDone;
@@ -116,7 +117,8 @@ pub(crate) async fn nodes(
         return Ok(Err(lenders.refusals().join("; ").into()));
     }
     let unit_bytes = file.sealed.as_ref().map_or(unit_bytes, |seal| seal.unit);
-    Ok(Ok((Nodes { locator: Locator::new(file)?, lenders, unit_bytes, seal }, lending)))
+    let nodes = Nodes { locator: Locator::new(file)?, lenders, unit_bytes, seal, patience: PATIENCE };
+    Ok(Ok((nodes, lending)))
 }
 
 /// Whether a unit with this range has the version that the seal record names, by the stamp with which a node opened it.

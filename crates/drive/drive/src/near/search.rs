@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +24,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+pub use super::job::PATIENCE;
 use super::lending::{self, KeyLending, LendRequest, is_of_record, other_version};
 use super::node_work::{NodeWork, Results};
 use super::not_done::NotDone;
@@ -62,6 +64,8 @@ pub struct NearOptions {
     pub lend: Option<LendRequest>,
     /// The ranges in which hits may begin; `None`: everywhere.
     pub within: Option<Vec<ByteRange>>,
+    /// How long a node may take until its next result. This process then reads in its place. [`PATIENCE`] is right for examiners.
+    pub patience: Duration,
 }
 
 /// Begins to search the drive that `file` describes, and that `device` reads: at its nodes where they lend their processor, and in
@@ -130,7 +134,8 @@ async fn nodes(
     if are_long && (file.sealed.is_none() || options.lend.is_some()) {
         return Ok(Err("hits may be so long that nodes would send most of each unit".into()));
     }
-    lending::nodes(file, unit_bytes, options.lend.as_ref(), session).await
+    let found = lending::nodes(file, unit_bytes, options.lend.as_ref(), session).await?;
+    Ok(found.map(|(nodes, lent)| (Nodes { patience: options.patience, ..nodes }, lent)))
 }
 
 /// The order, for nodes.

@@ -1,6 +1,7 @@
 //! Units of a drive, and what the nodes that hold them find in them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_control::jobs::{JOB_PLACES_MAX, NewJob, Stretch, UnitPlace, Units};
 use cheetah_device::ByteRange;
@@ -30,6 +31,8 @@ pub(crate) struct Nodes {
     pub unit_bytes: u64,
     /// The seal record of a sealed drive, whose units they open.
     pub seal: Option<Arc<Record>>,
+    /// How long a node may take until its next result.
+    pub patience: Duration,
 }
 
 /// The units of a node, by their number.
@@ -131,7 +134,7 @@ impl Nodes {
             rest = others;
             let (instance, export) = (lender.instance.clone(), lender.export.clone());
             let job = NewJob { instance, export, units, work: work.work(), key: lender.key.clone() };
-            match job::run(&lender, &job, these, work).await {
+            match job::run((&lender, self.patience), &job, these, work).await {
                 Ok(more) => {
                     let by_node = |found: Result<_, _>| found.map(|found| (lender.name.clone(), found));
                     found.extend(more.into_iter().map(by_node));

@@ -9,6 +9,7 @@ mod foreign;
 mod lifecycle;
 mod room;
 mod search;
+mod search_time;
 mod survive;
 
 use std::sync::Arc;

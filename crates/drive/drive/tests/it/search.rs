@@ -1,6 +1,7 @@
 //! Drives that are searched at their nodes: the hits are those of a naive scan of the whole image, and of a search that reads it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::searches::{MAIL, WORD, collected, expected, forms, noise, order, put};
 use crate::common::*;
@@ -19,7 +20,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 const KIB: u64 = 1 << 10;
-const NEAR: NearOptions = NearOptions { workers: 2, lend: None, within: None };
+/// Nodes that take long are waited for: which place searches is no matter of luck.
+const NEAR: NearOptions =
+    NearOptions { workers: 2, lend: None, within: None, patience: Duration::from_secs(24 * 60 * 60) };
 
 /// The hits in a drive, searched at its nodes, and what was searched where.
 async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
@@ -168,7 +171,6 @@ async fn units_with_too_many_hits_and_patterns_with_long_hits_are_searched_here(
 async fn words_by_the_thousand_in_four_encodings_are_searched_at_the_nodes() {
     let word = |number: usize| format!("Täter{number:07}");
     let order = Order {
-        // A node compiles them when its machine has nothing else to do. That it takes 100,000 is a test of the node.
         words: (0..2000).map(word).collect(),
         encodings: ["utf-8", "utf-16le", "utf-16be", "windows-1252"].map(|name| name.parse().unwrap()).to_vec(),
         ..Order::default()

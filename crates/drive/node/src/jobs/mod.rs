@@ -1,10 +1,10 @@
 //! Jobs: work on the content of this node's own exports, by threads that run when a processor has nothing else to do.
 //!
 //! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
-//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
-//! [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
-//! they are forgotten, and a key that was [lent] for a job when the job ends; what libraries make of them is wiped as they free it
-//! ([`Wiping`]). Nothing here knows what the content is: no format of
+//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps and that all keep
+//! together, the [patterns] of few orders, for which there must be memory left, and a unit for each thread. A job whose results nobody
+//! asks for is ended. Results and orders are wiped when they are forgotten, and a key that was [lent] for a job when the job ends; what
+//! libraries make of them is wiped as they free it ([`Wiping`]). Nothing here knows what the content is: no format of
 //! evidence is parsed.
 
 mod content;
@@ -36,6 +36,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::export::Export;
 use crate::exports::{Exports, ExportsError};
 use crate::instance::Instance;
+use crate::output_memory::OutputMemory;
 use crate::search_memory::{NoMemory, SearchMemory};
 use content::Content;
 use lent::{Borrower, OwnKey};
@@ -63,17 +64,37 @@ pub struct Scan {
     pub threads: NonZeroUsize,
     /// Whether they pause while other programs of the machine wait for a processor.
     pub gives_way: bool,
+    /// When the system has them run.
+    pub class: Class,
+}
+
+/// When the system has threads run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// When a processor has nothing else to do. On a busy machine that may be never.
+    Idle,
+    /// In turn with those of other programs.
+    Ordinary,
 }
 
 impl Scan {
     /// A number of threads that do not pause.
     pub const fn with(threads: NonZeroUsize) -> Self {
-        Self { threads, gives_way: false }
+        Self { threads, gives_way: false, class: Class::Idle }
+    }
+
+    /// A number of threads that are lent like those of any program: for programs that embed a node, on machines that have no other work.
+    pub const fn ordinary(threads: NonZeroUsize) -> Self {
+        Self { class: Class::Ordinary, ..Self::with(threads) }
     }
 
     /// A thread for each processor, which give way.
     pub fn idle() -> Self {
-        Self { threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), gives_way: true }
+        Self {
+            threads: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            gives_way: true,
+            class: Class::Idle,
+        }
     }
 }
 
@@ -129,6 +150,8 @@ pub(crate) struct Jobs {
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_count: usize,
     patterns: AllPatterns,
+    /// What the results of all jobs may take.
+    outputs: Arc<OutputMemory>,
     /// What opens lent keys, if any are lent to this node.
     borrower: Option<Borrower>,
 }
@@ -136,6 +159,7 @@ pub(crate) struct Jobs {
 struct Queue {
     limits: Limits,
     pace: Pace,
+    class: Class,
     state: Mutex<State>,
     /// Signalled when there is a job to begin, or the end.
     changed: Condvar,
@@ -174,17 +198,19 @@ enum Begun<'a> {
 impl Jobs {
     /// Starts the threads; none if the node does not lend its processor. `is_trusted`: keys are lent to it.
     pub fn start(scan: Option<Scan>, is_trusted: bool) -> std::io::Result<Self> {
-        let (threads, gives_way) = scan.map_or((0, false), |scan| (scan.threads.get(), scan.gives_way));
-        Self::with((threads, gives_way), is_trusted, Limits::default())
+        Self::with(scan, is_trusted, Limits::default())
     }
 
-    fn with((threads, gives_way): (usize, bool), is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
-        let threads_count = threads.min(THREADS_MAX);
-        let patterns = AllPatterns::within(Arc::default(), threads_count);
-        let pace = Pace::new(threads_count, gives_way);
-        let queue = Arc::new(Queue { limits, pace, state: Mutex::default(), changed: Condvar::new() });
+    fn with(scan: Option<Scan>, is_trusted: bool, limits: Limits) -> std::io::Result<Self> {
+        let threads_count = scan.map_or(0, |scan| scan.threads.get()).min(THREADS_MAX);
+        let memory = Arc::<SearchMemory>::default();
+        let outputs = Arc::clone(memory.outputs());
+        let patterns = AllPatterns::within(memory, threads_count);
+        let pace = Pace::new(threads_count, scan.is_some_and(|scan| scan.gives_way));
+        let class = scan.map_or(Class::Idle, |scan| scan.class);
+        let queue = Arc::new(Queue { limits, pace, class, state: Mutex::default(), changed: Condvar::new() });
         let borrower = is_trusted.then(Borrower::new).transpose().map_err(std::io::Error::other)?;
-        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, borrower };
+        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns, outputs, borrower };
         for _ in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
@@ -198,10 +224,11 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// The same, with searches that take no more memory than there is.
+    /// The same, with searches and results that take no more memory than there is.
     #[must_use]
     pub fn within(self, memory: Arc<SearchMemory>) -> Self {
-        Self { patterns: AllPatterns::within(memory, self.threads_count), ..self }
+        let outputs = Arc::clone(memory.outputs());
+        Self { patterns: AllPatterns::within(memory, self.threads_count), outputs, ..self }
     }
 
     /// What it lends, if anything.
@@ -225,7 +252,8 @@ impl Jobs {
         let task = self.task(new.work, &new.units)?;
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
-        let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
+        let limits = self.queue.limits;
+        let output = Output::new(limits.output_bytes_max, limits.abandoned, Arc::clone(&self.outputs));
         let (key, wiping) = (Mutex::new(key), Wiping::begin());
         let job = Arc::new(Job { export, units: new.units, task, key, output, _wiping: wiping });
         self.queue.sweep();
@@ -313,7 +341,9 @@ impl Jobs {
 impl Queue {
     /// Works on jobs until the end.
     fn work(&self) {
-        if let Err(error) = enter_idle_class() {
+        if self.class == Class::Idle
+            && let Err(error) = enter_idle_class()
+        {
             tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
         }
         while let Some(job) = self.next() {

@@ -1,6 +1,7 @@
 //! The results of a job: lines that are kept until the client has them. The job waits while there are too many.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cheetah_control::jobs::JobLine;
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::JobError;
+use crate::output_memory::{KeptOutput, OutputMemory, Place};
 
 /// The size of an answer for which a request waits, in bytes: fewer cost more in heads than they hold.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -24,6 +26,8 @@ pub(super) struct Cancelled;
 pub(super) struct Output {
     state: Mutex<State>,
     bytes_max: usize,
+    /// What all jobs together may keep.
+    memory: Arc<OutputMemory>,
     /// The time after which a job is given up if its lines are not asked for.
     abandoned: Duration,
     /// Signalled when there is room for lines.
@@ -35,9 +39,10 @@ pub(super) struct Output {
 struct State {
     /// The number of the first line that is kept.
     first: u64,
-    /// Wiped when they are dropped.
-    lines: VecDeque<Zeroizing<Vec<u8>>>,
+    lines: VecDeque<Line>,
     bytes: usize,
+    /// Whether there is no room for more until these are taken.
+    is_full: bool,
     is_complete: bool,
     is_cancelled: bool,
     /// When lines were last asked for.
@@ -52,6 +57,12 @@ impl State {
     }
 }
 
+/// A line that is kept. It is wiped when it is dropped.
+struct Line {
+    text: Zeroizing<Vec<u8>>,
+    _room: KeptOutput,
+}
+
 /// The answer to a request for lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -64,36 +75,53 @@ pub(super) struct Answer {
 }
 
 impl Output {
-    /// No lines yet, and at most `bytes_max` at once. It is abandoned once no lines were asked for since `abandoned` ago.
-    pub fn new(bytes_max: usize, abandoned: Duration) -> Self {
+    /// No lines yet, and at most `bytes_max` at once, within `memory`. It is abandoned once no lines were asked for since `abandoned`
+    /// ago.
+    pub fn new(bytes_max: usize, abandoned: Duration, memory: Arc<OutputMemory>) -> Self {
         let state = State {
             first: 0,
             lines: VecDeque::new(),
             bytes: 0,
+            is_full: false,
             is_complete: false,
             is_cancelled: false,
             asked: Instant::now(),
         };
-        Self { state: Mutex::new(state), bytes_max, abandoned, room: Condvar::new(), news: watch::Sender::new(0) }
+        Self {
+            state: Mutex::new(state),
+            bytes_max,
+            memory,
+            abandoned,
+            room: Condvar::new(),
+            news: watch::Sender::new(0),
+        }
     }
 
     /// Adds a line. Waits until there is room for it.
     pub fn push(&self, line: &JobLine) -> Result<(), Cancelled> {
         // It consists of numbers and text, so this succeeds.
-        let mut bytes = Zeroizing::new(serde_json::to_vec(line).unwrap_or_default());
-        bytes.push(b'\n');
+        let mut text = Zeroizing::new(serde_json::to_vec(line).unwrap_or_default());
+        text.push(b'\n');
         let mut state = self.state.lock();
-        while !state.is_cancelled && state.bytes + bytes.len() > self.bytes_max && !line.is_last() {
+        let kept = loop {
+            if state.is_cancelled {
+                return Err(Cancelled);
+            }
+            if let Some(kept) = self.room_for(&state, text.len(), line.is_last()) {
+                break kept;
+            }
+            // Few lines are sent, too, if more have to wait for them.
+            if !state.is_full && !state.lines.is_empty() {
+                state.is_full = true;
+                self.news.send_modify(|news| *news += 1);
+            }
             self.room.wait_for(&mut state, LOOK);
             if state.asked.elapsed() > self.abandoned {
                 state.cancel();
             }
-        }
-        if state.is_cancelled {
-            return Err(Cancelled);
-        }
-        state.bytes += bytes.len();
-        state.lines.push_back(bytes);
+        };
+        state.bytes += text.len();
+        state.lines.push_back(Line { text, _room: kept });
         state.is_complete |= line.is_last();
         let is_news = state.is_complete || state.bytes >= ANSWER_BYTES;
         drop(state);
@@ -101,6 +129,17 @@ impl Output {
             self.news.send_modify(|news| *news += 1);
         }
         Ok(())
+    }
+
+    /// Room for one more line of as many bytes, if there is.
+    fn room_for(&self, state: &State, bytes: usize, is_last: bool) -> Option<KeptOutput> {
+        let place = match (is_last, state.lines.is_empty()) {
+            (true, _) => Place::Last,
+            (false, true) => Place::First,
+            (false, false) => Place::Further,
+        };
+        let is_within = is_last || state.bytes.saturating_add(bytes) <= self.bytes_max;
+        if is_within { self.memory.keep(bytes, place) } else { None }
     }
 
     /// Ends the job, and wipes its lines.
@@ -136,21 +175,23 @@ impl Output {
             return Err(JobError::NoLine(from));
         }
         for line in state.lines.drain(..had).collect::<Vec<_>>() {
-            state.bytes -= line.len();
+            state.bytes -= line.text.len();
         }
         state.first = from;
         if had > 0 {
+            state.is_full = false;
             self.room.notify_all();
         }
         let mut body = Vec::new();
         for line in &state.lines {
-            if !body.is_empty() && body.len() + line.len() > ANSWER_BYTES + ANSWER_BYTES / 2 {
+            if !body.is_empty() && body.len() + line.text.len() > ANSWER_BYTES + ANSWER_BYTES / 2 {
                 break;
             }
-            body.extend_from_slice(line);
+            body.extend_from_slice(&line.text);
         }
         let is_over = state.is_complete && state.lines.is_empty();
-        Ok(Answer { is_ready: state.is_complete || state.bytes >= ANSWER_BYTES, body, is_over })
+        let is_ready = state.is_complete || state.is_full || state.bytes >= ANSWER_BYTES;
+        Ok(Answer { is_ready, body, is_over })
     }
 
     /// Notices of lines to send.
@@ -161,7 +202,6 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::thread;
 
     use super::*;
@@ -179,7 +219,7 @@ mod tests {
 
     #[test]
     fn lines_are_kept_until_those_after_them_are_asked_for() {
-        let output = Output::new(1 << 20, PATIENCE);
+        let output = Output::new(1 << 20, PATIENCE, Arc::default());
         (0..3).for_each(|unit| output.push(&line(unit)).unwrap());
         let all = Answer { body: text(&[line(0), line(1), line(2)]), is_ready: false, is_over: false };
         assert_eq!(output.take(0).unwrap(), all);
@@ -195,7 +235,7 @@ mod tests {
     #[test]
     fn a_job_whose_lines_are_not_taken_keeps_no_more_than_the_limit_and_ends_when_it_is_cancelled() {
         let line_bytes = text(&[line(0)]).len();
-        let output = Arc::new(Output::new(6 * line_bytes + 10, PATIENCE));
+        let output = Arc::new(Output::new(6 * line_bytes + 10, PATIENCE, Arc::default()));
         let pushing = thread::spawn({
             let output = output.clone();
             move || (0..).map(line).map(|line| output.push(&line)).take_while(Result::is_ok).count()
@@ -217,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_job_that_waits_for_a_client_that_is_gone_ends() {
-        let output = Output::new(100, Duration::ZERO);
+        let output = Output::new(100, Duration::ZERO, Arc::default());
         assert_eq!((output.push(&line(0)), output.is_abandoned()), (Err(Cancelled), true));
         assert_eq!(output.take(0), Err(JobError::Unknown));
     }

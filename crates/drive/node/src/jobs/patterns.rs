@@ -21,7 +21,7 @@ use super::JobError;
 use super::seats::{Seat, Seats};
 use super::units::Stopped;
 use crate::search_memory::{Granted, NoMemory, SearchMemory};
-use crate::spare::SEARCH_BYTES_MAX;
+use crate::spare::{OUTPUT_BYTES_MAX, SEARCH_BYTES_MAX};
 
 /// What the patterns of an order may take: 100,000 words of 12 letters in four encodings, and as many expressions in each thread.
 const LIMITS: Limits =
@@ -44,7 +44,7 @@ const TEXT_BYTES: usize = 2 * size_of::<String>() + 32;
 const _: () = {
     // A machine that keeps memory for a search has enough for any search, in one thread.
     let words = LIMITS.word_memory_bytes_max + LIMITS.block_bytes_max * BLOCK_MEMORY;
-    assert!((words + LIMITS.expression_bytes_max) as u64 <= SEARCH_BYTES_MAX);
+    assert!((words + LIMITS.expression_bytes_max) as u64 <= SEARCH_BYTES_MAX - OUTPUT_BYTES_MAX);
 };
 
 /// The version of this program.
@@ -253,7 +253,8 @@ impl AllPatterns {
     ///
     /// # Errors
     ///
-    /// `TooMany` if the node has those of too many others; `NoMemory` if hardly any memory is left, or not even that of the order.
+    /// `TooMany` if the node has those of too many others, or compiles one that may return memory; `NoMemory` if hardly any memory is
+    /// left, or not even that of the order.
     pub fn of(&self, order: SearchOrder) -> std::result::Result<Arc<Patterns>, JobError> {
         let memory = Arc::clone(&self.memory);
         // Wiped if it is not kept.
@@ -273,12 +274,21 @@ impl AllPatterns {
         if all.len() >= ORDERS_MAX {
             return Err(JobError::TooMany);
         }
-        self.memory.check(SEARCH_BYTES_LEAST)?;
-        let kept_bytes = order_bytes(&new.order).saturating_sub(ORDER_BYTES_FREE);
-        *new.kept.lock() = Some(self.memory.grant_all(kept_bytes)?);
+        *new.kept.lock() = Some(self.granted(&new.order)?);
         let new = Arc::new(new);
         all.push(Arc::downgrade(&new));
         Ok(new)
+    }
+
+    /// The memory of an order itself.
+    fn granted(&self, order: &SearchOrder) -> std::result::Result<Granted, JobError> {
+        let was_compiling = self.memory.is_compiling();
+        let kept_bytes = order_bytes(order).saturating_sub(ORDER_BYTES_FREE);
+        let granted = self.memory.check(SEARCH_BYTES_LEAST).and_then(|()| self.memory.grant_all(kept_bytes));
+        granted.map_err(|why| match was_compiling || self.memory.is_compiling() {
+            true => JobError::TooMany,
+            false => why.into(),
+        })
     }
 }
 
@@ -452,6 +462,20 @@ pub(super) mod tests {
         assert_eq!(memory.reserved_bytes(), left);
         drop(first);
         assert_eq!(memory.reserved_bytes(), 8 * MIB);
+    }
+
+    #[test]
+    fn an_order_waits_for_the_memory_that_is_granted_while_another_is_compiled() {
+        let memory = search_memory::of(12 * MIB);
+        let all = AllPatterns::within(Arc::clone(&memory), 1);
+        let compiling = memory.compiling();
+        let granted = memory.grant(u64::MAX);
+        assert_eq!(all.of(words(&["secret"])).err(), Some(JobError::TooMany));
+        drop(compiling);
+        let refused = JobError::NoMemory(NoMemory { left_bytes: 0 });
+        assert_eq!(all.of(words(&["secret"])).err(), Some(refused));
+        drop(granted);
+        all.of(words(&["secret"])).unwrap();
     }
 
     #[test]

@@ -37,7 +37,8 @@ fn whole(instance: Instance) -> NewJob {
 
 /// One thread, and little room.
 fn narrow(abandoned: Duration) -> Jobs {
-    Jobs::with((1, false), false, Limits { jobs_max: 3, output_bytes_max: 100, abandoned }).unwrap()
+    Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), false, Limits { jobs_max: 3, output_bytes_max: 100, abandoned })
+        .unwrap()
 }
 
 /// Longer than a test takes.
@@ -76,6 +77,34 @@ fn a_client_that_starts_jobs_and_takes_no_results_fills_its_places_only() {
     assert_eq!(jobs.cancel(&ids[1]), Err(JobError::Unknown));
     jobs.add(whole(instance), "desk", &exports, instance).unwrap();
     assert_eq!(jobs.add(whole(instance), "desk", &exports, instance), Err(JobError::TooMany));
+}
+
+#[tokio::test]
+async fn results_that_a_client_does_not_take_are_kept_within_the_room_and_stop_no_job_whose_results_are_taken() {
+    const ROOM: u64 = 40 * KIB;
+    let (exports, instance) = exports();
+    let limits = Limits { abandoned: PATIENCE, ..Limits::default() };
+    let outputs = Arc::new(OutputMemory::new(ROOM));
+    let jobs = Jobs::with(NonZeroUsize::new(4).map(Scan::ordinary), false, limits).unwrap();
+    let jobs = Jobs { outputs: Arc::clone(&outputs), ..jobs };
+    let add = || jobs.add(whole(instance), "desk", &exports, instance).unwrap();
+    // Each has four lines of about 2.8 KB, and a last one, which is short.
+    let hostile = [(); 3].map(|()| add());
+    while outputs.kept_bytes() < ROOM / 2 - 3 * KIB {
+        thread::yield_now();
+    }
+    let id = add();
+    let mut lines: Vec<JobLine> = Vec::new();
+    while !lines.last().is_some_and(JobLine::is_last) {
+        let more = jobs.lines(&id, lines.len() as u64, PATIENCE).await.unwrap();
+        let more = more.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.extend(more.map(|line| serde_json::from_slice::<JobLine>(line).unwrap()));
+        assert!(outputs.kept_bytes() < ROOM + KIB, "{}", outputs.kept_bytes());
+    }
+    assert_eq!(lines.len(), 5);
+    jobs.lines(&id, 5, Duration::ZERO).await.unwrap();
+    hostile.iter().for_each(|id| jobs.cancel(id).unwrap());
+    assert_eq!(outputs.kept_bytes(), 0);
 }
 
 #[test]
@@ -134,7 +163,7 @@ fn search(instance: Instance, order: SearchOrder) -> NewJob {
 async fn searches_with_other_patterns_than_those_of_four_others_wait_until_these_are_forgotten() {
     let (exports, instance) = exports();
     let limits = Limits { output_bytes_max: 100, abandoned: PATIENCE, ..Limits::default() };
-    let jobs = Jobs::with((1, false), false, limits).unwrap();
+    let jobs = Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), false, limits).unwrap();
     let add = |word: &str| jobs.add(search(instance, patterns::tests::words(&[word])), "desk", &exports, instance);
     let ids: Vec<_> = ["a", "b", "c", "d"].map(|word| add(word).unwrap()).into();
     assert_eq!(add("e"), Err(JobError::TooMany));
@@ -246,8 +275,10 @@ async fn a_lent_key_is_wiped_before_the_last_line_of_its_job_is_there() {
 #[test]
 fn a_lent_key_is_wiped_when_its_job_is_cancelled_given_up_or_ended_with_the_node() {
     let (exports, instance) = exports();
-    let with =
-        |abandoned| Jobs::with((1, false), true, Limits { jobs_max: 3, output_bytes_max: 100, abandoned }).unwrap();
+    let with = |abandoned| {
+        Jobs::with(Some(Scan::with(NonZeroUsize::MIN)), true, Limits { jobs_max: 3, output_bytes_max: 100, abandoned })
+            .unwrap()
+    };
     let add = |jobs: &Jobs, task| jobs.add(sealed(jobs, instance, task), "desk", &exports, instance).unwrap();
     let jobs = with(PATIENCE);
     // No job ends by itself, because nobody takes its results.

@@ -35,13 +35,27 @@ pub enum Sign {
         /// Their number.
         len: usize,
     },
+    /// Each hit begins with a run, as above, or with this text and as many characters of another class: of kinds with a rare and short
+    /// form beside a long one.
+    RunOrText {
+        /// The characters of the run.
+        class: Class,
+        /// Their number.
+        len: usize,
+        /// The text, in ASCII. It does not begin again within itself.
+        text: &'static str,
+        /// The characters after the text.
+        then: Class,
+        /// Their number.
+        then_len: usize,
+    },
 }
 
 /// A lead in an encoding.
 pub struct Leader {
     lead: &'static Lead,
     encoding: TextEncoding,
-    /// Finds the mark, if that is the sign.
+    /// Finds the mark, or the text, if the sign has one.
     mark: Option<memmem::Finder<'static>>,
 }
 
@@ -49,7 +63,7 @@ impl Leader {
     /// Prepares to follow a lead in an encoding.
     pub fn new(lead: &'static Lead, encoding: TextEncoding) -> Self {
         let mark = match lead.sign {
-            Sign::Mark { text, .. } => {
+            Sign::Mark { text, .. } | Sign::RunOrText { text, .. } => {
                 let bytes: Vec<u8> = text.chars().filter_map(|c| encoding.encode(c)).flatten().collect();
                 Some(memmem::Finder::new(&bytes).into_owned())
             }
@@ -76,7 +90,10 @@ impl Leader {
             (Sign::Mark { class, before_max, .. }, Some(mark)) => {
                 each_at_marks(text, mark, (class, *before_max), place)
             }
-            (Sign::Mark { .. }, None) => Ok(()),
+            (Sign::RunOrText { class, len, then, then_len, .. }, Some(mark)) => {
+                each_in_runs_or_at_texts(text, (class, *len), (mark, then, *then_len), place)
+            }
+            (Sign::Mark { .. } | Sign::RunOrText { .. }, None) => Ok(()),
         }
     }
 }
@@ -119,8 +136,12 @@ fn each_in_runs<C: Characters>(
     let mut lasts = [before, before + 1];
     loop {
         let odd = usize::from(unit > 1 && lasts[1] < lasts[0]);
-        let last = lasts[odd];
-        if last + unit > text.bytes().len() {
+        let (mut last, size) = (lasts[odd], text.bytes().len());
+        // Most of the characters that are looked at are none of the class: a short loop passes them.
+        while unit == 1 && last < size && !text.is(last, class) {
+            last += unit + before;
+        }
+        if last + unit > size {
             return Ok(());
         }
         let first = last - before;
@@ -136,4 +157,27 @@ fn each_in_runs<C: Characters>(
             }
         };
     }
+}
+
+/// Calls `place` with each place at which a run begins, as [`each_in_runs`] does, or the text that `finder` finds with at least `then_len`
+/// characters of `then` behind it: in order, and once.
+fn each_in_runs_or_at_texts<C: Characters>(
+    text: C,
+    (class, len): (&Class, usize),
+    (finder, then, then_len): (&memmem::Finder<'_>, &Class, usize),
+    mut place: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let goes_on = |at: &usize| {
+        let behind = at + finder.needle().len();
+        (0..then_len).all(|number| text.is(behind + number * C::BYTES, then))
+    };
+    let mut texts = finder.find_iter(text.bytes()).filter(goes_on).peekable();
+    each_in_runs(text, class, len, |start| {
+        while let Some(earlier) = texts.next_if(|at| *at < start) {
+            place(earlier)?;
+        }
+        texts.next_if_eq(&start);
+        place(start)
+    })?;
+    texts.try_for_each(place)
 }

@@ -7,9 +7,15 @@ use crate::expression::{Candidate, Class, Lead, Sign};
 /// An address in Base58, or one of segregated witness in Bech32.
 pub const ADDRESS: &str = r"[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[02-9ac-hj-np-z]{11,71}";
 
-/// Where one is looked for: the shortest one begins with `bc1` and has 11 characters more.
+/// Where one is looked for: the shortest one in Base58 has 26 characters, and the shortest one in Bech32 11 behind `bc1`.
 pub static LEAD: Lead = Lead {
-    sign: Sign::Run { class: Class::of("A-Za-z0-9"), len: 14 },
+    sign: Sign::RunOrText {
+        class: Class::of("1-9A-HJ-NP-Za-km-z"),
+        len: 26,
+        text: "bc1",
+        then: Class::of("02-9ac-hj-np-z"),
+        then_len: 11,
+    },
     not_after: Class::of("A-Za-z0-9"),
     first: Class::of("13b"),
 };

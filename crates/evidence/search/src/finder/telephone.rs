@@ -5,9 +5,16 @@ use crate::expression::{Candidate, Class, Lead, Sign};
 /// An international number, or a North American one with its separators.
 pub const NUMBER: &str = r"\+[1-9][0-9]{0,2}[ ./-]?(?:\([0-9]{1,5}\)[ ./-]?)?[0-9](?:[ ./-]?[0-9]){4,13}|(?:\([0-9]{3}\) ?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}";
 
-/// Where one is looked for: the shortest international number has seven characters.
+/// Where one is looked for: the shortest North American number has twelve characters, and the shortest international one six behind the
+/// `+`.
 pub static LEAD: Lead = Lead {
-    sign: Sign::Run { class: Class::of("0-9+() ./-"), len: 7 },
+    sign: Sign::RunOrText {
+        class: Class::of("0-9() .-"),
+        len: 12,
+        text: "+",
+        then: Class::of("0-9() ./-"),
+        then_len: 6,
+    },
     not_after: Class::of("A-Za-z0-9+.-"),
     first: Class::of("0-9+("),
 };

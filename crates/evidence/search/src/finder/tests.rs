@@ -180,7 +180,7 @@ fn every_finder_has_a_name_of_its_own_and_an_expression() {
 }
 
 /// Parts of text of all kinds: some are found, others nearly are.
-const PARTS: [&str; 24] = [
+const PARTS: [&str; 28] = [
     "anna.koch@example.com",
     "..x@a-b.co.uk",
     "@",
@@ -195,12 +195,16 @@ const PARTS: [&str; 24] = [
     "+49 (0)30 901820",
     "(202) 555-0143",
     "202-555-0143",
+    "+12/3.4-5",
+    "+",
     "4111 1111 1111 1111",
     "B378282246310005",
     "DE89 3704 0044 0532 0130 00",
     "GB82WEST12345698765432",
     "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
     "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+    "bc1",
+    "3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy",
     "     ",
     "-",
     "\u{0}",

@@ -75,7 +75,12 @@ fn no_text_makes_it_panic() {
 fn rules_need_whole_files_unless_a_single_short_match_decides() {
     let rule = |string: &str, condition: &str| format!("rule one {{ strings: $a = {string} condition: {condition} }}");
     let needs = |string, condition| needs_whole_files(&[rule(string, condition).as_str()]);
-    for string in ["\"first word\" wide nocase", "{ 4d 5a [2-9] ( 00 | 01 02 ) ?? }", "/first [a-z]{1,9}/"] {
+    for string in [
+        "\"first word\" wide nocase",
+        "\"first word\" fullword",
+        "{ 4d 5a [2-9] ( 00 | 01 02 ) ?? }",
+        "/first [a-z]{1,9}/",
+    ] {
         assert!(!needs(string, "$a") && !needs(string, "any of them") && !needs(string, "$a or any of ($a, $a)"));
     }
     let conditions = [

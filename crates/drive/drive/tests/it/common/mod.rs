@@ -117,7 +117,7 @@ impl Lab {
     /// A lab whose nodes lend their processors, too: two threads each.
     pub fn lending(memories: &[u64]) -> Self {
         let nodes =
-            memories.iter().map(|memory| start_node_with(*memory, NonZeroUsize::new(2).map(Scan::with))).collect();
+            memories.iter().map(|memory| start_node_with(*memory, NonZeroUsize::new(2).map(Scan::ordinary))).collect();
         Self { dir: tempfile::tempdir().unwrap(), nodes }
     }
 

@@ -9,7 +9,7 @@ use cheetah_drive::destroy::{WipeOutcome, destroy};
 use cheetah_drive::lending::{KeyLending, LendRequest, LendTo, LendingRecord};
 use cheetah_drive::load::load;
 use cheetah_drive::sealed::SealRequest;
-use cheetah_drive::search::{NearOptions, NearSearch, search_at_nodes};
+use cheetah_drive::search::{NearOptions, NearSearch, PATIENCE, search_at_nodes};
 use cheetah_drive::verify::{VerifyOptions, verify};
 use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, Session, WorkDone};
 use cheetah_error::next;
@@ -54,7 +54,7 @@ fn lab(roles: &[Role]) -> Lab {
     let start = |(number, role): (usize, &Role)| {
         let name = format!("pc{number}");
         let credential = Some(ROOM.credential(&name, *role));
-        let scan = NonZeroUsize::new(2).map(Scan::with);
+        let scan = NonZeroUsize::new(2).map(Scan::ordinary);
         let config = NodeConfig::new(16 * MIB, "127.0.0.1:0".parse().unwrap());
         Node::start(NodeConfig { name, credential, scan, ..config }).unwrap()
     };
@@ -76,7 +76,7 @@ fn request(to: LendTo, purpose: &'static str) -> LendRequest {
 }
 
 fn lend(to: LendTo) -> NearOptions {
-    NearOptions { workers: 2, lend: Some(request(to, "search")), within: None }
+    NearOptions { workers: 2, lend: Some(request(to, "search")), within: None, patience: PATIENCE }
 }
 
 async fn begin(file: &DriveFile, device: &DynDevice, order: &Order, to: LendTo) -> NearSearch {
@@ -206,7 +206,7 @@ async fn few_bytes_are_read_where_all_nodes_are_lent_the_key_and_their_receipts_
     let drive = Drive::open(&file, options(false)).await.unwrap();
     let recorded = Arc::<Recorded>::default();
     let lend = LendRequest { record: recorded.clone(), ..request(LendTo::All, "search") };
-    let options = NearOptions { workers: 2, lend: Some(lend), within: None };
+    let options = NearOptions { workers: 2, lend: Some(lend), within: None, patience: PATIENCE };
     let (order, device) = (order(32), drive.device());
     let search = Arc::new(Search::new(&order).unwrap());
     let begun = search_at_nodes(&file, &device, (&order, &search), &SESSION, options).await.unwrap();
