@@ -221,6 +221,11 @@ impl Search {
         is_without_words && self.expressions.is_empty() && self.blocks.is_none()
     }
 
+    /// Whether it looks for nothing but rules and their atoms.
+    pub fn is_for_rules_alone(&self) -> bool {
+        self.patterns.iter().all(|pattern| matches!(pattern.kind, PatternKind::Atom | PatternKind::Rule))
+    }
+
     /// The same search with rules of these names, which are tried on files elsewhere: their patterns, the last ones, name their hits.
     #[must_use]
     pub fn with_rules(mut self, names: impl IntoIterator<Item = String>) -> Self {
