@@ -52,7 +52,7 @@ pub(crate) fn atom_encoding() -> TextEncoding {
 
 impl Order {
     /// Whether nothing is searched for.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         let Self { words, expressions, finders, blocks, atoms, .. } = self;
         let is_without_words = words.is_empty() && atoms.words.is_empty();
         is_without_words && expressions.is_empty() && finders.is_empty() && blocks.is_empty()

@@ -162,7 +162,7 @@ pub struct OrderAtoms {
 
 impl OrderAtoms {
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 }
@@ -378,6 +378,13 @@ mod tests {
         };
         assert_eq!(read(ORDER_WORDS_MAX).unwrap(), ORDER_WORDS_MAX);
         read(ORDER_WORDS_MAX + 1).unwrap_err();
+        let atoms = |count| {
+            let atoms = OrderAtoms { words: vec![String::new(); count], ignore_case: true };
+            let order = serde_json::to_vec(&SearchOrder { atoms, ..SearchOrder::default() }).unwrap();
+            serde_json::from_slice::<SearchOrder>(&order).map(|order| order.atoms.words.len())
+        };
+        assert_eq!([atoms(0).ok(), atoms(3).ok()], [Some(0), Some(3)]);
+        atoms(ORDER_WORDS_MAX + 1).unwrap_err();
     }
 
     #[test]
