@@ -19,18 +19,18 @@ const CENTRAL: &str = r#"{"ignore_case":false}
 {"central":[["a.yar","Large","condition"]]}
 {"names":[["a.yar","Dropper"],["a.yar","Large"]]}
 {"end":true}"#;
-const BEGUN: &str = r#"{"volume":{"number":0,"offset":4096,"len":24576,"fs":"ext4","description":"one"}}
+pub const BEGUN: &str = r#"{"volume":{"number":0,"offset":4096,"len":24576,"fs":"ext4","description":"one"}}
 {"begin":0}"#;
 const MATCHES: &str = r#"{"match":{"rule":"Dropper","file":"a.yar","tags":["pe","new"],"string":"$mz","file_offset":100,"offset":8292,"len":12,"content":"546869732070726f6772616d","wide":false,"volume":0,"path":"/gone","deleted":true}}
 {"match":{"rule":"Large","file":"a.yar","tags":[],"string":null,"file_offset":null,"offset":null,"len":0,"content":"","wide":false,"volume":0,"path":"/large","deleted":false}}
 {"tried":{"tried":2,"without_atoms":5,"skipped":1,"in_pieces":0,"cut":0}}"#;
-const DONE: &str = r#"{"done":{"number":0,"problems":[]}}
+pub const DONE: &str = r#"{"done":{"number":0,"problems":[]}}
 {"end":true}"#;
 const COLUMNS: &str = "offset,length,pattern,encoding,text,context,inside,node,instance,volume,path,state,file_offset,others,fragments,rules,tags,string";
 const UNTRIED: &str = r#"{"untried":{"volume":0,"path":"/bad","why":"512 of its 900 bytes could not be read"}}"#;
 
 /// A stand-in for Python that divides rules with these messages, and tries them with others. It keeps what it was told to try.
-fn python(desk: &Desk, split: &str, tried: &[&str]) -> String {
+pub fn python(desk: &Desk, split: &str, tried: &[&str]) -> String {
     let file = |name: &str, text: String| desk.file(name, text.as_bytes());
     let (split, tried) = (file("split", format!("{split}\n")), file("tried", format!("{}\n", tried.join("\n"))));
     let told = desk.arg("told");
@@ -71,7 +71,8 @@ fn values(ran: &Ran) -> Vec<Value> {
     ran.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn told(desk: &Desk) -> Value {
+/// What it was told to try.
+pub fn told(desk: &Desk) -> Value {
     serde_json::from_str(&fs::read_to_string(desk.at("told")).unwrap()).unwrap()
 }
 
