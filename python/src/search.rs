@@ -11,7 +11,9 @@ use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_drive::lending::{LendRequest, LendTo};
 use cheetah_error::{Error, Result};
-use cheetah_search::{Atoms, Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation};
+use cheetah_search::{
+    Atoms, Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation,
+};
 use cheetah_source::search::atoms::{AtomPlaces, FoundAtoms};
 use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
 use cheetah_source::search::known::{self, Known};

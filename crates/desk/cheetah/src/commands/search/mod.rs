@@ -212,11 +212,7 @@ async fn compiled(order: Order, rules: Option<&RuleSet>) -> Result<(Order, Arc<S
 }
 
 /// Lists the files of the source with this Python, if there is one.
-async fn list(
-    opened: &OpenedSource,
-    python: Option<&OsString>,
-    (stop, ui): (&mut Stop, Ui),
-) -> Result<Option<Listed>> {
+async fn list(opened: &OpenedSource, python: Option<&OsString>, (stop, ui): (&mut Stop, Ui)) -> Result<Option<Listed>> {
     let Some(python) = python else { return Ok(None) };
     let _progress = ui.spinner("listing files");
     stop.unless("listing files", lister::list(opened, python)).await.map(Some)
