@@ -11,8 +11,8 @@ opens it for reading. `share` opens a source once and serves it to other process
 from cheetah._native import __version__
 from cheetah.device import Device, Part, open
 from cheetah.error import Error
-from cheetah.rule_search import RuleHits
+from cheetah.rule_search import RuleHit, RuleHits
 from cheetah.search import Coverage, Hits
 from cheetah.sharing import Share, share
 
-__all__ = ["Coverage", "Device", "Error", "Hits", "Part", "RuleHits", "Share", "__version__", "open", "share"]
+__all__ = ["Coverage", "Device", "Error", "Hits", "Part", "RuleHit", "RuleHits", "Share", "__version__", "open", "share"]

@@ -163,6 +163,10 @@ class Wanted(Protocol):
     @property
     def blocks(self) -> str | None: ...
     @property
+    def atoms(self) -> list[str]: ...
+    @property
+    def ignore_atom_case(self) -> bool: ...
+    @property
     def encodings(self) -> list[str]: ...
     @property
     def ignore_case(self) -> bool: ...
@@ -225,6 +229,10 @@ class Hits:
     def known(self) -> tuple[list[tuple[int, int, str, int]], list[tuple[str, int, int]], int] | None:
         """Returns the runs of known files, the files, and the number of blocks found alone; None if there are no known files, or the
         source was not searched to its end yet."""
+
+    def atoms(self) -> tuple[list[int], list[tuple[int, int]], int] | None:
+        """Returns the numbers of the blocks that have a byte of an atom, offset and length of the ranges that were not searched, and the
+        power of two that is the size of a block: once, and None if there are no atoms, or the source was not searched to its end yet."""
 
 @final
 class Share:

@@ -196,8 +196,17 @@ class Device(io.RawIOBase):
     @overload
     def search(
         self,
+        words: str | os.PathLike[str] | Iterable[str] = (),
         *,
         yara: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        regexes: Iterable[str] = (),
+        kinds: Iterable[str] = (),
+        inside: Iterable[str] = (),
+        known: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        blocks: str | os.PathLike[str] | None = None,
+        encodings: Iterable[str] = ("utf-8", "utf-16le"),
+        ignore_case: bool = False,
+        context_bytes: int = 32,
         at_nodes: bool = False,
         lend_key: str | Iterable[str] = (),
         workers: int | None = None,
@@ -227,8 +236,9 @@ class Device(io.RawIOBase):
         `inside` names kinds of compressed data whose content is searched as well, once the source is: "gzip", "zip" and "pdf". `known`
         are known files, or folders of them, whose blocks are searched for: `Hits.known` says what was found of them. `blocks` is
         a set of known files that `cheetah search` stored, and takes the place of `known`.
-        `yara` are files of YARA rules, which are tried on the content of files, and nothing else is searched for: the result is
-        a `RuleHits` then, whose `coverage` says on which files the rules were tried. That needs yara-x, pytsk3, pyarrow and numpy.
+        `yara` are files of YARA rules, which are tried on the content of files once the source is searched: the result is a `RuleHits`
+        then, which yields the matches of the rules last, and whose `coverage` says on which files these were tried. That needs yara-x,
+        pytsk3, pyarrow and numpy.
         With `at_nodes`, the nodes of a drive that lend their processor search what they hold; `lend_key` names those that are lent the
         key of a sealed drive for that, or is "all". `workers` parts are searched at once
         by this process: by default as many as it has processors.
@@ -243,10 +253,6 @@ class Device(io.RawIOBase):
         if nodes and not at_nodes:
             raise ValueError("lend_key: nodes are lent the key to search; set at_nodes")
         rules, known = paths_of(yara), paths_of(known)
-        if rules:
-            if words or regexes or kinds or inside or known or blocks is not None:
-                raise ValueError("yara: rules are tried alone; leave out what else is searched for")
-            return RuleHits(self, rules, at_nodes, nodes, workers)
         if blocks is not None and known:
             raise ValueError("blocks and known: known files are given once; leave one out")
         wanted = Wanted(
@@ -260,7 +266,11 @@ class Device(io.RawIOBase):
             ignore_case=ignore_case,
             context_bytes=context_bytes,
         )
-        return Hits(self._native.search(self.source, wanted, at_nodes, nodes, workers), self.size)
+
+        def begin(wanted: Wanted) -> _native.Hits:
+            return self._native.search(self.source, wanted, at_nodes, nodes, workers)
+
+        return RuleHits(self, rules, wanted, begin) if rules else Hits(begin(wanted), self.size)
 
     def readable(self) -> bool:
         """Returns True."""

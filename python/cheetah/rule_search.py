@@ -1,4 +1,4 @@
-"""Trying YARA rules on the files of a source: see `cheetah.Device.search`."""
+"""Searching a source with YARA rules, which are tried on its files: see `cheetah.Device.search`."""
 
 import contextlib
 import dataclasses
@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cheetah.search import Coverage
+from cheetah import _native
+from cheetah.search import NUMBERS, TEXTS, Coverage, Hits, Known, Wanted, row_of, table
 
 if TYPE_CHECKING:
     import pyarrow
@@ -77,7 +78,8 @@ class RuleCoverage:
     """What became of the files so far. Rules were tried on `tried` files, `in_pieces` of them in pieces of 32 MiB; `without_atoms` files
     have no atom of the rules. `skipped` files have no content of their own. On `untried_files` files, rules were not tried to the end:
     `untried` names the first of them. `cut` counts how often a rule has more matches in a file than are returned. `central` are the rules
-    without atoms, as sentences; if there are any, all files are read, and `searched` is None. Otherwise it is what was searched for atoms.
+    without atoms, as sentences; if there are any, all files are read. `searched` is what was searched in the bytes: for atoms, and for all
+    else that was asked for; None if that is nothing.
     `problems` are sentences about files and volumes that may be missing, and `volumes` counts those whose files were listed."""
 
     tried: int = 0
@@ -95,72 +97,71 @@ class RuleCoverage:
 
     @property
     def complete(self) -> bool:
-        """Whether rules were tried on every file, and every byte was searched for atoms, if these are."""
+        """Whether rules were tried on every file, and every byte was searched, if bytes are."""
         is_searched = self.searched is None or self.searched.complete
         return self.finished and is_searched and self.volumes > 0 and not self.problems and not self.untried_files
 
 
-class RuleHits(Iterator[RuleHit]):
-    """The matches of rules, file by file. The search goes on as they are taken."""
+class RuleHits(Iterator["_native.Hit | RuleHit"]):
+    """The hits of a search with rules: those of `cheetah.Hits`, if something else is searched for, and then the matches of the rules, file
+    by file. The search goes on as they are taken."""
 
     def __init__(
-        self, device: Source, rule_files: Iterable[str], at_nodes: bool, lend_key: list[str], workers: int | None
+        self, device: Source, rule_files: Iterable[str], wanted: Wanted, begin: Callable[[Wanted], _native.Hits]
     ):
         from cheetah.triage.search import atoms, scan
 
+        if wanted.is_without_patterns and (wanted.inside or wanted.ignore_case):
+            what = "inside" if wanted.inside else "ignore_case"
+            raise ValueError(f"{what}: it changes nothing for rules; leave it out, or add words or the like")
         self._device = device
         self._rules = scan.read_rules(rule_files)
         # Raises ValueError, before anything is read.
         if not scan.Engine((), self._rules).rules:
             raise ValueError("there is no rule in these files: nothing would be searched for")
-        self._split = atoms.of_texts(self._rules)
-        self._options = at_nodes, lend_key, workers
+        split = atoms.of_texts(self._rules)
+        if not split.central:
+            wanted = dataclasses.replace(wanted, atoms=split.words, ignore_atom_case=split.ignore_case)
+        self._bytes = None if wanted.is_empty else Hits(begin(wanted), device.size, stacklevel=4)
         self._hits = self._all()
-        self.coverage = RuleCoverage(central=tuple(one.sentence() for one in self._split.central))
-        """What became of the files so far: of all, once the last hit was taken."""
+        self._coverage = RuleCoverage(central=tuple(one.sentence() for one in split.central))
 
-    def __next__(self) -> RuleHit:
+    def __next__(self) -> "_native.Hit | RuleHit":
         return next(self._hits)
 
+    @property
+    def coverage(self) -> RuleCoverage:
+        """What became of the bytes and files so far: of all, once the last hit was taken."""
+        if self._bytes is not None:
+            self._coverage.searched = self._bytes.coverage
+        return self._coverage
+
+    @property
+    def known(self) -> Known | None:
+        """What was found of known files: see `cheetah.Hits.known`."""
+        return None if self._bytes is None else self._bytes.known
+
     def to_arrow(self) -> "pyarrow.Table":
-        """Returns the hits that were not taken yet as a table. Needs pyarrow."""
+        """Returns the hits that were not taken yet as a table. The columns of hits are followed by those of matches of rules, whose
+        `pattern` is the rule. Needs pyarrow."""
         import pyarrow as pa
 
-        schema = pa.schema(
-            [
-                ("offset", pa.uint64()),
-                ("length", pa.uint64()),
-                ("rule", pa.string()),
-                ("rules", pa.string()),
-                ("tags", pa.list_(pa.string())),
-                ("string", pa.string()),
-                ("content", pa.binary()),
-                ("volume", pa.uint64()),
-                ("path", pa.string()),
-                ("state", pa.string()),
-                ("file_offset", pa.uint64()),
-            ]
-        )
-        return pa.Table.from_pylist([vars(hit) for hit in self], schema)
+        fields = [(name, pa.uint64()) for name in NUMBERS] + [(name, pa.string()) for name in TEXTS]
+        fields += [("volume", pa.uint64()), ("path", pa.string()), ("state", pa.string()), ("file_offset", pa.uint64())]
+        fields += [("rules", pa.string()), ("tags", pa.list_(pa.string())), ("string", pa.string())]
+        return table(map(_row, self), pa.schema([*fields, ("content", pa.binary())]))
 
-    def _all(self) -> Iterator[RuleHit]:
-        places = self._first_stage()
+    def _all(self) -> Iterator["_native.Hit | RuleHit"]:
+        places = None
+        if self._bytes is not None:
+            yield from self._bytes
+            places = self._bytes.atom_places()
         first: int | None = 0
         while first is not None:
             order = self._order(first, places)
             with _Child(self._device, order) as child:
                 first = yield from self._heard(child, first)
-        self.coverage.finished = True
-
-    def _first_stage(self) -> dict[str, Any] | None:
-        """Searches for atoms; None if all files are read."""
-        from cheetah.triage.search import atom_search
-
-        if self._split.central or not self._split.atoms:
-            return None
-        device: Any = self._device
-        found, self.coverage.searched = atom_search.search(device, self._split, *self._options)
-        return found.places()
+        self._coverage.finished = True
 
     def _order(self, first: int, places: dict[str, Any] | None) -> dict[str, Any]:
         """Returns what the process is told: to try the rules on the files of volumes from this number on."""
@@ -191,14 +192,14 @@ class RuleHits(Iterator[RuleHit]):
                 self._note(kind, value, first)
                 current = None if kind == "done" else current
         if current is None or current < first:
-            self.coverage.problems.append("the process that tries rules ended before it had found all volumes")
+            self._coverage.problems.append("the process that tries rules ended before it had found all volumes")
             return None
-        self.coverage.problems.append(f"volume {current}: the process that tries rules ended in it")
+        self._coverage.problems.append(f"volume {current}: the process that tries rules ended in it")
         # The Sleuth Kit may crash. Each volume is tried once.
         return current + 1
 
     def _note(self, kind: str, value: Any, first: int) -> None:
-        coverage = self.coverage
+        coverage = self._coverage
         if kind == "tried":
             for name, more in value.items():
                 setattr(coverage, name, getattr(coverage, name) + more)
@@ -213,6 +214,14 @@ class RuleHits(Iterator[RuleHit]):
             coverage.problems += value
         elif kind == "volume" and first == 0:
             coverage.problems += [f"volume {value['number']}: {why}" for why in value["problems"]]
+
+
+def _row(hit: "_native.Hit | RuleHit") -> dict[str, Any]:
+    """Returns the row of a hit in a table."""
+    if not isinstance(hit, RuleHit):
+        return row_of(hit)
+    row = dict(vars(hit))
+    return {"pattern": row.pop("rule"), **row}
 
 
 def _hit(found: dict[str, Any]) -> RuleHit:

@@ -1,10 +1,11 @@
 """Searching a source for words, regular expressions and well-known kinds of data."""
 
+import itertools
 import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cheetah import _native
@@ -17,6 +18,10 @@ LIST_BYTES_MAX = 64 << 20
 
 # The rows that are gathered before they go into a table: rows of Python take many times their bytes.
 ROWS_AT_ONCE = 1 << 16
+
+# The columns of a table of hits.
+NUMBERS = ("offset", "length")
+TEXTS = ("pattern", "encoding", "text", "context", "inside", "node", "instance")
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,18 @@ class Wanted:
     encodings: list[str]
     ignore_case: bool
     context_bytes: int
+    atoms: list[str] = field(default_factory=list)
+    ignore_atom_case: bool = False
+
+    @property
+    def is_without_patterns(self) -> bool:
+        """Whether nothing is searched for that may be inside compressed data."""
+        return not (self.words or self.regexes or self.kinds)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is searched for."""
+        return self.is_without_patterns and not (self.inside or self.known or self.blocks is not None or self.atoms)
 
 
 class Hits(Iterator[_native.Hit]):
@@ -150,13 +167,13 @@ class Hits(Iterator[_native.Hit]):
     `instance` that of its run; both are None if this process did.
     """
 
-    def __init__(self, native: _native.Hits, size_bytes: int):
+    def __init__(self, native: _native.Hits, size_bytes: int, stacklevel: int = 3):
         self._native = native
         self._size_bytes = size_bytes
         self._rest: Iterator[_native.Hit] = iter(())
         if native.known_left_out:
             said = f"of the known files, {native.known_left_out} links or special files are left out: links are not followed"
-            warnings.warn(said, stacklevel=3)
+            warnings.warn(said, stacklevel=stacklevel)
 
     def __next__(self) -> _native.Hit:
         while (hit := next(self._rest, None)) is None:
@@ -193,27 +210,36 @@ class Hits(Iterator[_native.Hit]):
         runs, files, singles = found
         return Known(tuple(KnownRun(*run) for run in runs), tuple(KnownFile(*file) for file in files), singles)
 
+    def atom_places(self) -> dict[str, Any] | None:
+        """Returns where atoms of rules were found, for what tries the rules: once, and None if there are no atoms, or the source was not
+        searched to its end."""
+        found = self._native.atoms()
+        if found is None:
+            return None
+        blocks, gaps, shift = found
+        return {"blocks": blocks, "gaps": gaps, "shift": shift}
+
     def to_arrow(self) -> "pyarrow.Table":
         """Returns the hits that were not taken yet as a table. Needs pyarrow."""
         import pyarrow as pa
 
-        numbers, names = (
-            ("offset", "length"),
-            ("pattern", "encoding", "text", "context", "inside", "node", "instance"),
-        )
-        fields = [(name, pa.uint64()) for name in numbers] + [(name, pa.string()) for name in names]
-        schema = pa.schema(fields)
-        batches = [pa.RecordBatch.from_pylist(rows, schema) for rows in self._rows(schema.names)]
-        return pa.Table.from_batches(batches, schema)
+        fields = [(name, pa.uint64()) for name in NUMBERS] + [(name, pa.string()) for name in TEXTS]
+        return table(map(row_of, self), pa.schema(fields))
 
-    def _rows(self, names: list[str]) -> Iterator[list[dict[str, Any]]]:
-        rows = []
-        for hit in self:
-            rows.append({name: getattr(hit, name) for name in names})
-            if len(rows) == ROWS_AT_ONCE:
-                yield rows
-                rows = []
-        yield rows
+
+def row_of(hit: _native.Hit) -> dict[str, Any]:
+    """The row of a hit in a table."""
+    return {name: getattr(hit, name) for name in (*NUMBERS, *TEXTS)}
+
+
+def table(rows: Iterator[dict[str, Any]], schema: "pyarrow.Schema") -> "pyarrow.Table":
+    """The table of rows."""
+    import pyarrow as pa
+
+    batches = []
+    while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
+        batches.append(pa.RecordBatch.from_pylist(some, schema))
+    return pa.Table.from_batches(batches, schema)
 
 
 def paths_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:

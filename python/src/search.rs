@@ -11,7 +11,10 @@ use cheetah_device::DynDevice;
 use cheetah_device::coverage::State;
 use cheetah_drive::lending::{LendRequest, LendTo};
 use cheetah_error::{Error, Result};
-use cheetah_search::{Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation};
+use cheetah_search::{
+    Atoms, Compressed, Finder, KnownFiles, Order, Outcome, PatternKind, Search, SearchNode, Truncation,
+};
+use cheetah_source::search::atoms::{AtomPlaces, FoundAtoms};
 use cheetah_source::search::inside::{Counts, Inside, Searched, Streams};
 use cheetah_source::search::known::{self, Known};
 use cheetah_source::{OpenedSource, SearchOptions, Searching};
@@ -35,6 +38,8 @@ pub struct Wanted {
     inside: Vec<String>,
     known: Vec<PathBuf>,
     blocks: Option<PathBuf>,
+    atoms: Vec<String>,
+    ignore_atom_case: bool,
     encodings: Vec<String>,
     ignore_case: bool,
     context_bytes: usize,
@@ -48,6 +53,7 @@ impl Wanted {
             encodings: parsed(&self.encodings)?,
             words: self.words,
             blocks: known.map(KnownFiles::keys).unwrap_or_default(),
+            atoms: Atoms { words: self.atoms, ignore_case: self.ignore_atom_case },
             expressions: self.regexes,
             ignore_case: self.ignore_case,
             context_bytes: self.context_bytes,
@@ -122,6 +128,10 @@ type Truncated = (u64, u64, &'static str);
 /// blocks and of those that were found; and the number of blocks that were found alone.
 type OfKnown = (Vec<(u64, u64, String, u64)>, Vec<(String, u64, u64)>, u64);
 
+/// Where atoms of rules were found: the numbers of the blocks that have a byte of one, offset and length of the ranges that were not
+/// searched, and the power of two that is the size of a block.
+type OfAtoms = (Vec<u64>, Vec<(u64, u64)>, u32);
+
 /// A search under way.
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct Hits {
@@ -144,6 +154,10 @@ struct Progress {
     known: Option<Known>,
     /// What was found of known files.
     known_found: Option<known::Found>,
+    /// The atoms of rules so far; `None` if there are none, and once the source was searched.
+    atoms: Option<FoundAtoms>,
+    /// Where atoms were found.
+    atom_places: Option<AtomPlaces>,
 }
 
 /// Compressed data, which are searched once the source is.
@@ -161,6 +175,9 @@ impl Progress {
     fn end_source(&mut self, search: &Arc<Search>, workers: usize) {
         if let Some(known) = self.known.take() {
             self.known_found = Some(known.finish());
+        }
+        if let Some(atoms) = self.atoms.take() {
+            self.atom_places = Some(atoms.places(self.outcome.coverage()));
         }
         if let Some(inside) = &mut self.inside
             && let Some(streams) = inside.streams.take()
@@ -212,6 +229,8 @@ impl Hits {
             end: Some(opened.truncated_end(PATIENCE).boxed()),
             known: known.map(|files| Known::new(files, &search)),
             known_found: None,
+            atoms: (!order.atoms.words.is_empty()).then(|| FoundAtoms::new(&search)),
+            atom_places: None,
         };
         Ok(Self { source: source.to_owned(), search, workers, known_left_out, state: Mutex::new(state) })
     }
@@ -224,6 +243,7 @@ impl Hits {
             let streams = state.inside.iter_mut().filter_map(|inside| inside.streams.as_mut());
             streams.for_each(|streams| streams.take(&mut batch));
             state.known.iter_mut().for_each(|known| known.take(&mut batch));
+            state.atoms.iter_mut().for_each(|atoms| atoms.take(&mut batch));
             state.outcome.add(&batch);
             if !batch.hits.is_empty() {
                 let node = batch.node.as_deref();
@@ -320,6 +340,14 @@ impl Hits {
             })
         })
     }
+
+    /// Returns where atoms of rules were found, once; `None` if there are none, or the source was not searched to its end yet.
+    fn atoms(&self, py: Python<'_>) -> PyResult<Option<OfAtoms>> {
+        runtime::wait(py, async {
+            let places = self.state.lock().await.atom_places.take();
+            places.map(|AtomPlaces { blocks, gaps, shift }| (blocks, gaps, shift))
+        })
+    }
 }
 
 impl Drop for Hits {
@@ -337,7 +365,7 @@ const fn kind(kind: PatternKind) -> Option<&'static str> {
         PatternKind::Expression => "regex",
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
-        PatternKind::Compressed | PatternKind::Block | PatternKind::Rule => return None,
+        PatternKind::Compressed | PatternKind::Block | PatternKind::Atom | PatternKind::Rule => return None,
     })
 }
 

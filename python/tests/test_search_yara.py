@@ -58,12 +58,12 @@ def test_a_match_lies_in_its_file_and_in_the_source_where_it_is_said_to(
     answer, rows = searched(binary, image, rules, tmp_path / "out")
     assert answer["rules"]["searched"] and answer["complete"], answer
     assert answer["rules"]["without_atoms"] > 0 and answer["rules"]["untried_files"] == 0
-    assert {row["rule"] for row in rows} and len(rows) == answer["hits"]
-    assert all(row["tags"] == ("one two" if row["rule"] == "tagged" else "") for row in rows)
+    assert {row["pattern"] for row in rows} and len(rows) == answer["hits"]
+    assert all(row["tags"] == ("one two" if row["pattern"] == "tagged" else "") for row in rows)
     disk, system = image.read_bytes(), pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
     needles = {f"r{number}": atom for number, atom in enumerate(ATOMS)} | {"tagged": b"Dear Sir"}
     for row in rows:
-        needle, length = needles[row["rule"]], int(row["length"])
+        needle, length = needles[row["pattern"]], int(row["length"])
         if row["offset"]:
             assert disk[int(row["offset"]) :][:length] == needle, row
         # The Sleuth Kit does not find these names again.
@@ -82,8 +82,8 @@ def test_a_rule_without_atoms_has_every_file_read_and_the_other_rules_match_the_
     rules.write_text(SPLIT + TAGGED + CENTRAL)
     answer, rows = searched(binary, image, rules, tmp_path / "all")
     assert [one["rule"] for one in answer["rules"]["central"]] == ["large"] and not answer["rules"]["searched"]
-    assert [row for row in rows if row["rule"] != "large"] == some
-    large = [row for row in rows if row["rule"] == "large"]
+    assert [row for row in rows if row["pattern"] != "large"] == some
+    large = [row for row in rows if row["pattern"] == "large"]
     assert large and {(row["string"], row["offset"], row["file_offset"]) for row in large} == {("", "", "")}
 
 
@@ -98,6 +98,34 @@ def test_a_drive_has_the_rows_of_its_image_whether_nodes_search_or_not(
     answer, near = searched(binary, drive, rules, tmp_path / "near", "--at-nodes")
     assert expected and here == expected and near == expected
     assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
+    also = ("--word", "Dear", "--files")
+    _, expected = searched(binary, image, rules, tmp_path / "image-also", *also)
+    _, here = searched(binary, drive, rules, tmp_path / "here-also", *also)
+    answer, near = searched(binary, drive, rules, tmp_path / "near-also", *also, "--at-nodes")
+    assert any(row["pattern"] == "Dear" for row in expected)
+    assert here == expected and without_nodes(near) == without_nodes(expected)
+    assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
+
+
+def without_nodes(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows without what tells who found a hit."""
+    return [{name: value for name, value in row.items() if name not in ("node", "instance")} for row in rows]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_words_beside_rules_have_the_rows_of_both_alone(
+    binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
+) -> None:
+    image = made(name)
+    _, alone = searched(binary, image, rules, tmp_path / "alone")
+    answer, rows = searched(binary, image, rules, tmp_path / "both", "--word", "Dear", "--files")
+    words = [row for row in rows if row["pattern"] == "Dear"]
+    assert words and rows == words + alone and answer["hits"] == len(rows)
+    disk = image.read_bytes()
+    assert all(disk[int(row["offset"]) :].startswith(b"Dear") for row in words if row["encoding"] == "utf-8")
+    # Each match of this string begins with the word.
+    volumes = {row["offset"]: row["volume"] for row in words}
+    assert all(volumes[row["offset"]] == row["volume"] for row in alone if row["string"] == "$letter" and row["offset"])
 
 
 def test_python_returns_what_the_command_writes(
@@ -107,14 +135,14 @@ def test_python_returns_what_the_command_writes(
     answer, rows = searched(binary, image, rules, tmp_path / "out")
     with cheetah.open(str(image)) as device:
         hits = device.search(yara=rules)
-        found = list(hits)
+        found = [hit for hit in hits if isinstance(hit, cheetah.RuleHit)]
         assert hits.coverage.complete and hits.coverage.tried == answer["rules"]["files"]
         assert hits.coverage.searched is not None and hits.coverage.searched.complete
         assert device.search(yara=rules).to_arrow().num_rows == len(found)
     told = [
         {
             "offset": "" if hit.offset is None else str(hit.offset),
-            "rule": hit.rule,
+            "pattern": hit.rule,
             "rules": hit.rules,
             "tags": " ".join(hit.tags),
             "string": hit.string or "",
@@ -127,6 +155,38 @@ def test_python_returns_what_the_command_writes(
     assert told == [{name: row[name] for name in told[0]} for row in rows]
 
 
+@pytest.mark.parametrize("central", ["", CENTRAL])
+def test_python_returns_words_and_then_the_matches_of_rules(
+    made: Callable[[str], Path], rules: Path, central: str
+) -> None:
+    rules.write_text(SPLIT + TAGGED + central)
+    with cheetah.open(str(made("ntfs"))) as device:
+        words = [(hit.offset, hit.pattern, hit.encoding) for hit in device.search(["Dear"])]
+        matches = [hit for hit in device.search(yara=rules) if isinstance(hit, cheetah.RuleHit)]
+        hits = device.search(["Dear"], yara=rules)
+        found = list(hits)
+        coverage = hits.coverage
+        assert coverage.complete and coverage.searched is not None and coverage.searched.patterns[0].hits == len(words)
+        assert coverage.searched.searched_bytes == device.size and bool(coverage.central) == bool(central)
+        table = device.search(["Dear"], yara=rules).to_arrow()
+    assert words and matches and found[len(words) :] == matches
+    others = [hit for hit in found if not isinstance(hit, cheetah.RuleHit)]
+    assert [(hit.offset, hit.pattern, hit.encoding) for hit in others] == words
+    assert table.num_rows == len(found)
+    assert table.column("pattern").to_pylist()[: len(words)] == ["Dear"] * len(words)
+    assert table.column("content").to_pylist()[-1] == matches[-1].content
+
+
+def test_known_files_beside_rules_are_said(made: Callable[[str], Path], rules: Path, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_bytes(os.urandom(16384))
+    with cheetah.open(str(made("ntfs"))) as device:
+        hits = device.search(yara=rules, known=known)
+        assert hits.known is None
+        assert list(hits) == list(device.search(yara=rules))
+        assert hits.known is not None and hits.known.files[0].found == 0
+
+
 def test_rules_that_do_not_compile_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     image, rules = tmp_path / "disk.raw", tmp_path / "broken.yar"
     image.write_bytes(bytes(1 << 20))
@@ -134,8 +194,11 @@ def test_rules_that_do_not_compile_are_refused_before_anything_is_read(tmp_path:
     with cheetah.open(str(image)) as device:
         with pytest.raises(ValueError, match="broken.yar"):
             device.search(yara=rules)
-        with pytest.raises(ValueError, match="tried alone"):
-            device.search(["word"], yara=rules)  # type: ignore[call-overload]
+        rules.write_text(TAGGED)
+        with pytest.raises(ValueError, match="inside"):
+            device.search(yara=rules, inside=["zip"])
+        with pytest.raises(ValueError, match="ignore_case"):
+            device.search(yara=rules, ignore_case=True)
         rules.write_text("// nothing")
         with pytest.raises(ValueError, match="no rule"):
             device.search(yara=rules)

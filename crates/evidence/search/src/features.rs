@@ -127,11 +127,15 @@ fn begun(path: &Path, recorder: &str, source: &str) -> io::Result<BufWriter<File
     Ok(lines)
 }
 
-/// The name that `bulk_extractor` gives to such features. Its scanner of words and expressions is `find`.
+/// The name that `bulk_extractor` gives to such features. Its scanner of words and expressions is `find`; matches of YARA rules, for which it
+/// has none, are `yara`.
 fn recorder(search: &Search, pattern: usize) -> &'static str {
     let is_finder = |kind| matches!(kind, PatternKind::Finder | PatternKind::Header);
-    let pattern = search.patterns().get(pattern).filter(|pattern| is_finder(pattern.kind));
-    match pattern.and_then(|pattern| pattern.name.parse().ok()) {
+    let pattern = search.patterns().get(pattern);
+    if pattern.is_some_and(|pattern| pattern.kind == PatternKind::Rule) {
+        return "yara";
+    }
+    match pattern.filter(|pattern| is_finder(pattern.kind)).and_then(|pattern| pattern.name.parse().ok()) {
         Some(Finder::Ipv4 | Finder::Ipv6) => "ip",
         Some(Finder::Card) => "ccn",
         Some(Finder::Header(_)) => "headers",

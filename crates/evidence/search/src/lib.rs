@@ -24,8 +24,8 @@
 //!   Matches may overlap otherwise. So it depends on the bytes near it alone whether a match is a hit.
 //! * A block of a known file: each place at a multiple of 512 bytes where its bytes stand.
 //!
-//! YARA rules are tried on whole files, which is done elsewhere. [`Search::of_rules`] names their matches, so that they go into the same
-//! tables.
+//! YARA rules are tried on whole files, which is done elsewhere. Their [`Atoms`] are searched like words, and are no results. With
+//! [`Search::with_rules`], the matches of rules go into the same tables.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +65,7 @@ pub use found::MATCH_BYTES_MAX;
 pub use hit::{Hit, InnerHit};
 pub use memory::{BLOCK_MEMORY, TooMuch};
 pub use node::SearchNode;
-pub use order::{Order, WORDS_MAX};
+pub use order::{Atoms, Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
 pub use places::{
     AcrossFound, AcrossHit, FileJoints, FileRun, LeftOut, NewFile, Place, PlaceLimits, PlaceState, Places,

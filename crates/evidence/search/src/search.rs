@@ -10,9 +10,9 @@ use crate::expression::{Expression, Parsed};
 use crate::finder::{Finder, gps};
 use crate::found::{Found, number};
 use crate::hit::{HIT_BYTES, Hit};
-use crate::literal::Literals;
+use crate::literal::{Literals, Words};
 use crate::memory::TooMuch;
-use crate::order::Order;
+use crate::order::{Order, atom_encoding};
 use crate::seam::{Overlap, Window};
 use crate::text::shown;
 
@@ -38,6 +38,8 @@ pub enum PatternKind {
     Compressed,
     /// A block of a known file.
     Block,
+    /// The atoms of YARA rules, which are no result of a search.
+    Atom,
     /// A YARA rule, which is tried on whole files and not searched for.
     Rule,
 }
@@ -47,12 +49,19 @@ pub enum PatternKind {
 pub struct Pattern {
     /// What it is.
     pub kind: PatternKind,
-    /// The word, the expression, or the name of the finder.
+    /// The word, the expression, or the name of the finder or of the rule.
     pub name: String,
     /// The encodings in which it is searched; none if it cannot be written in any of those that were chosen.
     pub encodings: Vec<TextEncoding>,
     /// Whether it is not searched in UTF-16, although that was chosen, because it has assertions.
     pub has_assertions: bool,
+}
+
+impl Pattern {
+    /// One that is searched in no encoding yet.
+    fn new(kind: PatternKind, name: &str) -> Self {
+        Self { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false }
+    }
 }
 
 /// What an order may take, compiled.
@@ -97,7 +106,10 @@ pub struct Search {
     words: usize,
     literals: Option<Literals>,
     expressions: Vec<Expression>,
-    blocks: Option<Blocks>,
+    /// The blocks of known files, and the number of their pattern.
+    blocks: Option<(u32, Blocks)>,
+    /// The atoms of rules, and the number of their pattern.
+    atoms: Option<(u32, Literals)>,
     context_bytes: usize,
     overlap: Overlap,
     matches_zeros: bool,
@@ -121,65 +133,64 @@ impl Search {
     /// The same.
     pub fn within(order: &Order, limits: Limits) -> Result<Self> {
         let order = order.checked()?;
-        let pattern =
-            |kind, name: &str| Pattern { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false };
-        let mut patterns: Vec<_> = order.words.iter().map(|word| pattern(PatternKind::Word, word)).collect();
-        let literals = Literals::new(&order, limits.word_memory_bytes_max, |word, encoding| {
+        let mut patterns: Vec<_> = order.words.iter().map(|word| Pattern::new(PatternKind::Word, word)).collect();
+        let literals = Literals::new(Words::of(&order), limits.word_memory_bytes_max, |word, encoding| {
             patterns.get_mut(word).into_iter().for_each(|pattern| pattern.encodings.push(encoding));
         })?;
         let words = patterns.len();
         let mut expressions = Vec::new();
         for text in &order.expressions {
-            let mut pattern = pattern(PatternKind::Expression, text);
+            let mut pattern = Pattern::new(PatternKind::Expression, text);
             compile_expression((&order, limits), &mut pattern, patterns.len() - words, &mut expressions)?;
             patterns.push(pattern);
         }
         for finder in &order.finders {
-            let kind = match finder {
-                Finder::Header(_) => PatternKind::Header,
-                Finder::Compressed(_) => PatternKind::Compressed,
-                _ => PatternKind::Finder,
-            };
-            let mut pattern = pattern(kind, finder.name());
-            let (text, check) = finder.rule();
-            let mut parsed = Parsed::new(text, false)?;
-            let encodings = match finder.is_text() {
-                true => narrow_and_wide(&order.encodings),
-                false => vec![TextEncoding::Utf8],
-            };
-            for encoding in encodings {
-                parsed.memory_bytes_max = limits.left_bytes(&expressions).unwrap_or_default();
-                let compiled = parsed.compiled(number(patterns.len() - words), encoding, Some(check))?;
-                let compiled = compiled.map(|expression| expression.reaching(finder.reach_bytes()));
-                expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));
-                pattern.encodings.push(encoding);
-            }
-            patterns.push(pattern);
-            limits.check(&expressions)?;
+            patterns.push(compile_finder((&order, limits), *finder, patterns.len() - words, &mut expressions)?);
         }
         let blocks = Blocks::new(&order.blocks, limits.block_bytes_max)?;
+        let blocks = blocks.map(|blocks| (number(patterns.len()), blocks));
         patterns.extend(blocks.iter().map(|_| Pattern {
             encodings: vec![TextEncoding::Utf8],
-            ..pattern(PatternKind::Block, "blocks of known files")
+            ..Pattern::new(PatternKind::Block, "blocks of known files")
+        }));
+        // They have what the words leave.
+        let taken_bytes = literals.as_ref().map_or(0, |literals| literals.memory_bytes);
+        let left_bytes = limits.word_memory_bytes_max.saturating_sub(taken_bytes);
+        let atoms = Literals::new(Words::atoms_of(&order, &[atom_encoding()]), left_bytes, |_, _| {})?;
+        let atoms = atoms.map(|atoms| (number(patterns.len()), atoms));
+        patterns.extend(atoms.iter().map(|_| Pattern {
+            encodings: vec![atom_encoding()],
+            ..Pattern::new(PatternKind::Atom, "atoms of rules")
         }));
         let longest = expressions.iter().map(|expression| expression.bytes_max);
-        let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max));
+        let literal = literals.iter().chain(atoms.iter().map(|(_, atoms)| atoms));
+        let longest = longest.chain(literal.map(|literals| literals.bytes_max));
         let longest = longest.chain(blocks.iter().map(|_| BLOCK_BYTES)).max().unwrap_or(1).max(1);
         let context_bytes = order.context_bytes.min(CONTEXT_BYTES_MAX);
         let overlap = Overlap {
             before: context_bytes.max(longest - 1 + ASSERTED_BYTES),
             after: longest - 1 + context_bytes.max(ASSERTED_BYTES),
         };
-        let search =
-            Self { patterns, words, literals, expressions, blocks, context_bytes, overlap, matches_zeros: false };
+        let search = Self {
+            patterns,
+            words,
+            literals,
+            expressions,
+            blocks,
+            atoms,
+            context_bytes,
+            overlap,
+            matches_zeros: false,
+        };
         let matches_zeros = search.has_match(&vec![0; 2 * longest + 2 * ASSERTED_BYTES])?;
         Ok(Self { matches_zeros, ..search })
     }
 
     /// The memory that it takes, whatever the number of threads that search, in bytes: of words, what they took while they were compiled.
     pub fn shared_bytes(&self) -> usize {
-        let words = self.literals.as_ref().map_or(0, |literals| literals.memory_bytes);
-        let blocks = self.blocks.as_ref().map_or(0, Blocks::memory_bytes);
+        let literals = self.literals.iter().chain(self.atoms.iter().map(|(_, atoms)| atoms));
+        let words = literals.fold(0usize, |all, literals| all.saturating_add(literals.memory_bytes));
+        let blocks = self.blocks.as_ref().map_or(0, |(_, blocks)| blocks.memory_bytes());
         let expressions: usize = self.expressions.iter().map(Expression::shared_bytes).sum();
         words.saturating_add(blocks).saturating_add(expressions)
     }
@@ -189,22 +200,40 @@ impl Search {
         self.expressions.iter().map(|expression| expression.memory_bytes() - expression.shared_bytes()).sum()
     }
 
-    /// The search of rules of these names, which are tried on files elsewhere: it looks for nothing. Its patterns give their hits names.
-    pub fn of_rules(names: impl IntoIterator<Item = String>) -> Self {
-        let pattern = |name| Pattern { kind: PatternKind::Rule, name, encodings: Vec::new(), has_assertions: false };
+    /// The search that looks for nothing.
+    pub const fn for_nothing() -> Self {
         Self {
-            patterns: names.into_iter().map(pattern).collect(),
+            patterns: Vec::new(),
             words: 0,
             literals: None,
             expressions: Vec::new(),
             blocks: None,
+            atoms: None,
             context_bytes: 0,
             overlap: Overlap { before: ASSERTED_BYTES, after: ASSERTED_BYTES },
             matches_zeros: false,
         }
     }
 
-    /// The patterns: words, expressions and finders, in the order in which they were given.
+    /// Whether it looks for nothing.
+    pub const fn is_for_nothing(&self) -> bool {
+        let is_without_words = self.literals.is_none() && self.atoms.is_none();
+        is_without_words && self.expressions.is_empty() && self.blocks.is_none()
+    }
+
+    /// Whether it looks for nothing but rules and their atoms.
+    pub fn is_for_rules_alone(&self) -> bool {
+        self.patterns.iter().all(|pattern| matches!(pattern.kind, PatternKind::Atom | PatternKind::Rule))
+    }
+
+    /// The same search with rules of these names, which are tried on files elsewhere: their patterns, the last ones, name their hits.
+    #[must_use]
+    pub fn with_rules(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.patterns.extend(names.into_iter().map(|name| Pattern { name, ..Pattern::new(PatternKind::Rule, "") }));
+        self
+    }
+
+    /// The patterns: words, expressions and finders, in the order in which they were given; then blocks, atoms and rules.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
     }
@@ -265,7 +294,8 @@ impl Search {
         self.each(offset, bytes, |match_| {
             let is_own = own.contains(ByteRange::new(offset + match_.start as u64, 1));
             if is_own {
-                room_bytes = room_bytes.saturating_add(match_.len + 2 * self.context_bytes + HIT_BYTES);
+                let context = self.context_of(match_.pattern);
+                room_bytes = room_bytes.saturating_add(match_.len + 2 * context + HIT_BYTES);
                 found.push(match_);
             }
             if found.len() > WINDOW_HITS_MAX || room_bytes > room_bytes_max {
@@ -288,10 +318,17 @@ impl Search {
         (hit.offset, hit.bytes.len(), hit.pattern, encoding)
     }
 
+    /// The bytes before and after a hit of this pattern that are kept. Only places are wanted of atoms.
+    fn context_of(&self, pattern: u32) -> usize {
+        let is_atom = self.atoms.as_ref().is_some_and(|(atoms, _)| *atoms == pattern);
+        if is_atom { 0 } else { self.context_bytes }
+    }
+
     fn hit(&self, offset: u64, bytes: &[u8], found: &Found) -> Option<Hit> {
         let end = found.start + found.len;
         // Characters of UTF-16 are whole.
-        let context = self.context_bytes - self.context_bytes % found.encoding.unit_bytes();
+        let context = self.context_of(found.pattern);
+        let context = context - context % found.encoding.unit_bytes();
         let from = found.start.saturating_sub(context);
         let from = from + (found.start - from) % found.encoding.unit_bytes();
         let to = (end + context).min(bytes.len());
@@ -313,9 +350,11 @@ impl Search {
         for expression in &self.expressions {
             expression.scan(bytes, |match_| found(Found { pattern: match_.pattern + number(self.words), ..match_ }))?;
         }
-        if let Some(blocks) = &self.blocks {
-            let pattern = number(self.patterns.len().saturating_sub(1));
-            blocks.scan(offset, bytes, |match_| found(Found { pattern, ..match_ }))?;
+        if let Some((pattern, blocks)) = &self.blocks {
+            blocks.scan(offset, bytes, |match_| found(Found { pattern: *pattern, ..match_ }))?;
+        }
+        if let Some((pattern, atoms)) = &self.atoms {
+            atoms.scan(bytes, |match_| found(Found { pattern: *pattern, ..match_ }))?;
         }
         Ok(())
     }
@@ -352,6 +391,37 @@ fn compile_expression(
         }
     }
     Ok(())
+}
+
+/// Compiles a well-known kind of data: in ASCII, and for the UTF-16 among the encodings. Together with those before, it is within the
+/// limits. `index` is its number among expressions and finders.
+fn compile_finder(
+    (order, limits): (&Order, Limits),
+    finder: Finder,
+    index: usize,
+    expressions: &mut Vec<Expression>,
+) -> Result<Pattern> {
+    let kind = match finder {
+        Finder::Header(_) => PatternKind::Header,
+        Finder::Compressed(_) => PatternKind::Compressed,
+        _ => PatternKind::Finder,
+    };
+    let mut pattern = Pattern::new(kind, finder.name());
+    let (text, check) = finder.rule();
+    let mut parsed = Parsed::new(text, false)?;
+    let encodings = match finder.is_text() {
+        true => narrow_and_wide(&order.encodings),
+        false => vec![TextEncoding::Utf8],
+    };
+    for encoding in encodings {
+        parsed.memory_bytes_max = limits.left_bytes(expressions).unwrap_or_default();
+        let compiled = parsed.compiled(number(index), encoding, Some(check))?;
+        let compiled = compiled.map(|expression| expression.reaching(finder.reach_bytes()));
+        expressions.extend(compiled.map(|expression| expression.led_by(finder.lead())));
+        pattern.encodings.push(encoding);
+    }
+    limits.check(expressions)?;
+    Ok(pattern)
 }
 
 /// The encodings of patterns over ASCII: they have the same bytes in all encodings but UTF-16.

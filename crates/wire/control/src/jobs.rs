@@ -136,6 +136,9 @@ pub struct SearchOrder {
     /// little-endian), and the first 16 bytes of its BLAKE3. Blocks have 4096 bytes and begin at multiples of 512 in the text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub blocks: String,
+    /// Literal bytes, one of which occurs wherever a rule matches.
+    #[serde(default, skip_serializing_if = "OrderAtoms::is_empty")]
+    pub atoms: OrderAtoms,
     /// The names of encodings, at most 1000.
     #[serde(deserialize_with = "order_names")]
     pub encodings: Vec<String>,
@@ -143,6 +146,25 @@ pub struct SearchOrder {
     pub ignore_case: bool,
     /// The number of bytes before and after each hit to return.
     pub context_bytes: usize,
+}
+
+/// Literal bytes of an order. Of their hits, only the places are returned, without the bytes before and after them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OrderAtoms {
+    /// The bytes, as words in windows-1252; with the words of the order at most 100,000.
+    #[serde(deserialize_with = "order_words")]
+    pub words: Vec<String>,
+    /// Whether the case of letters in them is ignored.
+    pub ignore_case: bool,
+}
+
+impl OrderAtoms {
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
 }
 
 /// Reads the words of an order.
@@ -356,6 +378,13 @@ mod tests {
         };
         assert_eq!(read(ORDER_WORDS_MAX).unwrap(), ORDER_WORDS_MAX);
         read(ORDER_WORDS_MAX + 1).unwrap_err();
+        let atoms = |count| {
+            let atoms = OrderAtoms { words: vec![String::new(); count], ignore_case: true };
+            let order = serde_json::to_vec(&SearchOrder { atoms, ..SearchOrder::default() }).unwrap();
+            serde_json::from_slice::<SearchOrder>(&order).map(|order| order.atoms.words.len())
+        };
+        assert_eq!([atoms(0).ok(), atoms(3).ok()], [Some(0), Some(3)]);
+        atoms(ORDER_WORDS_MAX + 1).unwrap_err();
     }
 
     #[test]

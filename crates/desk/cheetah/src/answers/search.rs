@@ -137,7 +137,7 @@ pub struct Search<'a> {
     /// What became of the files on which YARA rules were tried, with `--yara`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Rules<'a>>,
-    /// Bytes that were searched; with `--yara`, for atoms of the rules.
+    /// Bytes that were searched; with `--yara` alone, for atoms of the rules.
     pub searched_bytes: u64,
     /// The size of the source, in bytes.
     pub size_bytes: u64,

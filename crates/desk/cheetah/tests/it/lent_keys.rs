@@ -15,8 +15,10 @@ use cheetah_tls::{Credential, Role};
 use serde_json::Value;
 
 use crate::sealed::{has_in_memory, identity};
+use crate::search_yara;
 use crate::secured::{acting, credential};
 use crate::support::lab::Lab;
+use crate::support::python::with_python;
 use crate::support::run::Ran;
 use crate::support::{Desk, KIB, MIB, Node, hits_of, need, node, noise, number, until};
 
@@ -92,6 +94,44 @@ fn nodes_that_are_lent_the_key_find_what_the_examiner_finds_and_log_and_receipts
     assert_eq!(named, [1, 1, 0], "{destroyed}");
     assert_eq!(destroyed["nodes"][0]["receipt"]["keys_lent"][0]["task"], task);
     assert_eq!(destroyed["nodes"][0]["receipt"]["keys_lent"][0]["wiped"], true);
+}
+
+#[test]
+fn nodes_that_are_lent_the_key_find_words_and_atoms_of_rules_where_the_examiner_finds_them() {
+    const SPLIT: &str = r#"{"ignore_case":false}
+{"atoms":["heimnis"]}
+{"names":[["a.yar","Secret"]]}
+{"end":true}"#;
+    let desk = Desk::new();
+    let room = Room::new();
+    let examiner = credential(&desk, &room, "desk", Role::Examiner);
+    let nodes = ["pc1", "pc2"].map(|name| lending(&desk, &room, name, Role::TrustedNode));
+    let layout = ["--layout", "stripe", "--unit", "256KiB"];
+    let drive = sealed(&desk, &examiner, &[&nodes[0], &nodes[1]], &image(&desk, 2 * MIB), &layout);
+    let python = search_yara::python(&desk, SPLIT, &[search_yara::BEGUN, search_yara::DONE]);
+    let rules = desk.file("a.yar", b"rule Secret { strings: $a = \"heimnis\" condition: $a }");
+    let searched = |name: &str, more: &[&str]| {
+        let out = desk.arg(name);
+        let args =
+            ["--json", "--room", &examiner, "search", &drive, "--word", WORD, "--context", "0", "--yara", &rules];
+        let answer = with_python(&python, &[&args[..], &["--out", &out], more].concat()).ok().json();
+        let table = fs::read_to_string(desk.at(name).join("hits.csv")).unwrap();
+        // Without the node and its instance.
+        let row = |row: &str| {
+            row.split(',')
+                .enumerate()
+                .filter(|(at, _)| !matches!(at, 7 | 8))
+                .map(|(_, cell)| cell.to_owned())
+                .collect::<Vec<_>>()
+        };
+        (answer, table.lines().map(row).collect::<Vec<_>>(), search_yara::told(&desk)["rules"]["searched"].take())
+    };
+    let (_, plain, places) = searched("plain", &[]);
+    let (answer, near, places_near) = searched("near", &["--at-nodes", "--lend-key", "all"]);
+    assert!(plain == near && plain.len() as u64 == 1 + 2 * MIB / 256);
+    assert_eq!(places["blocks"].as_array().map(Vec::len), Some(2 * MIB as usize / 512));
+    assert!(places == places_near && answer["at_nodes"]["key_lent"]["task"].is_string(), "{answer}");
+    assert!(!answer["at_nodes"]["node_bytes"].as_object().unwrap().is_empty(), "{answer}");
 }
 
 #[test]

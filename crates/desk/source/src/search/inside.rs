@@ -358,13 +358,19 @@ fn scanned(
         // Not truncated: indices of the bytes.
         let part = bytes.slice(offset as usize..end as usize);
         let (places, mut hits) = parted(compressed, search.scan(&Window { offset, bytes: part, own })?);
-        // Blocks of known files lie at sectors of a disk.
-        hits.retain(|hit| search.patterns().get(hit.pattern).is_some_and(|pattern| pattern.kind != PatternKind::Block));
+        hits.retain(|hit| is_wanted_inside(search, hit));
         found.room_bytes = hits.iter().map(Hit::room_bytes).fold(found.room_bytes, usize::saturating_add);
         found.places.extend(places);
         found.hits.extend(hits);
     }
     Ok(found)
+}
+
+/// Whether a hit is one in unpacked bytes, too. Blocks of known files lie at sectors of a disk, and rules are tried on files as they are
+/// stored.
+fn is_wanted_inside(search: &Search, hit: &Hit) -> bool {
+    let kind = search.patterns().get(hit.pattern).map(|pattern| pattern.kind);
+    !matches!(kind, None | Some(PatternKind::Block | PatternKind::Atom))
 }
 
 /// Divides hits into beginnings of compressed data, and the others.

@@ -1,8 +1,9 @@
 //! Searching an open source: at the nodes of a drive, if that is asked for, and otherwise here.
 //!
-//! The beginnings of compressed data and the blocks of known files are hits like others. [`inside::Streams`] and [`known::Known`] take them
-//! out of the results, to make more of them.
+//! The beginnings of compressed data, the blocks of known files and the atoms of rules are hits like others. [`inside::Streams`],
+//! [`known::Known`] and [`atoms::FoundAtoms`] take them out of the results, to make more of them.
 
+pub mod atoms;
 pub mod inside;
 pub mod journal;
 pub mod known;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cheetah_control::jobs::{JobHit, JobLine, SearchOrder, Work, hits_bytes_max};
+use cheetah_control::jobs::{JobHit, JobLine, OrderAtoms, SearchOrder, Work, hits_bytes_max};
 use cheetah_device::around::read_around;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
@@ -146,6 +146,7 @@ fn request(order: &Order) -> SearchOrder {
         expressions: order.expressions.clone(),
         finders: order.finders.iter().map(|finder| finder.name().to_owned()).collect(),
         blocks: STANDARD.encode(BlockKey::to_bytes(&order.blocks)),
+        atoms: OrderAtoms { words: order.atoms.words.clone(), ignore_case: order.atoms.ignore_case },
         encodings: order.encodings.iter().map(|encoding| encoding.name()).collect(),
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,
@@ -154,7 +155,7 @@ fn request(order: &Order) -> SearchOrder {
 
 /// The bytes of a part of the drive for each node, which is sent the order for each part.
 fn part_bytes_of_node(order: &SearchOrder) -> u64 {
-    let texts = order.words.iter().chain(&order.expressions).map(|text| text.len() + 3);
+    let texts = order.words.iter().chain(&order.expressions).chain(&order.atoms.words).map(|text| text.len() + 3);
     let steps = (texts.sum::<usize>() + order.blocks.len()).div_ceil(ORDER_STEP_BYTES);
     PART_BYTES_OF_NODE * steps.clamp(1, ORDER_STEPS_MAX) as u64
 }

@@ -12,7 +12,8 @@ use cheetah_control::jobs::SearchOrder;
 use cheetah_error::{Error, Result};
 use cheetah_kit::wiping::Wiping;
 use cheetah_search::{
-    BLOCK_MEMORY, BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder, WORDS_MAX,
+    Atoms, BLOCK_MEMORY, BlockKey, Limits, MATCH_BYTES_MAX, Order, Search, TooMuch, UnknownEncoding, UnknownFinder,
+    WORDS_MAX,
 };
 use parking_lot::Mutex;
 use zeroize::Zeroize as _;
@@ -54,9 +55,13 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) fn check(order: &SearchOrder) -> std::result::Result<(), &'static str> {
     match () {
         () if order.version != VERSION => Err("this node has another version, and could find other hits"),
-        () if order.words.len() > WORDS_MAX => Err("a search has at most 100,000 words"),
+        () if order.words.len().saturating_add(order.atoms.words.len()) > WORDS_MAX => {
+            Err("a search has at most 100,000 words")
+        }
         // No character has less than a byte in any encoding.
-        () if order.words.iter().any(|word| word.chars().count() > MATCH_BYTES_MAX) => Err("a word is too long"),
+        () if order.words.iter().chain(&order.atoms.words).any(|word| word.chars().count() > MATCH_BYTES_MAX) => {
+            Err("a word is too long")
+        }
         () if order.expressions.len() > EXPRESSIONS_MAX => Err("a search at a node has at most 64 expressions"),
         () if order.expressions.iter().any(|text| text.len() > EXPRESSION_BYTES_MAX) => {
             Err("an expression has at most 16 KiB")
@@ -148,7 +153,7 @@ impl Patterns {
 
 /// The kinds of patterns among which the memory of an order is divided.
 struct Share {
-    /// Words, and blocks of known files.
+    /// Words, atoms of rules, and blocks of known files.
     has_words: bool,
     /// What these blocks take, in bytes: words get the rest.
     block_memory_bytes: usize,
@@ -160,7 +165,7 @@ struct Share {
 impl Share {
     fn of(order: &SearchOrder, threads: usize) -> Self {
         Self {
-            has_words: !order.words.is_empty() || !order.blocks.is_empty(),
+            has_words: !order.words.is_empty() || !order.atoms.is_empty() || !order.blocks.is_empty(),
             // Four digits of base64 are three bytes.
             block_memory_bytes: (order.blocks.len() / 4 * 3).min(LIMITS.block_bytes_max) * BLOCK_MEMORY,
             has_expressions: !order.expressions.is_empty() || !order.finders.is_empty(),
@@ -200,6 +205,7 @@ impl Drop for Patterns {
         self.order.words.zeroize();
         self.order.expressions.zeroize();
         self.order.blocks.zeroize();
+        self.order.atoms.words.zeroize();
     }
 }
 
@@ -212,6 +218,7 @@ pub(crate) fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
         expressions: order.expressions.clone(),
         finders: order.finders.iter().map(finder).collect::<Result<_>>()?,
         blocks: blocks(&order.blocks)?,
+        atoms: Atoms { words: order.atoms.words.clone(), ignore_case: order.atoms.ignore_case },
         encodings: order.encodings.iter().map(encoding).collect::<Result<_>>()?,
         ignore_case: order.ignore_case,
         context_bytes: order.context_bytes,
@@ -219,12 +226,13 @@ pub(crate) fn compiled(order: &SearchOrder, limits: Limits) -> Result<Search> {
     let search = Search::within(&order, limits);
     order.words.zeroize();
     order.expressions.zeroize();
+    order.atoms.words.zeroize();
     search
 }
 
 /// What an order takes itself, in bytes.
 fn order_bytes(order: &SearchOrder) -> u64 {
-    let lists = [&order.words, &order.expressions, &order.finders, &order.encodings];
+    let lists = [&order.words, &order.atoms.words, &order.expressions, &order.finders, &order.encodings];
     let texts = lists.into_iter().flatten().map(|text| text.capacity() + TEXT_BYTES);
     (texts.sum::<usize>() + order.blocks.capacity()) as u64
 }
@@ -294,6 +302,8 @@ impl AllPatterns {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use cheetah_control::jobs::OrderAtoms;
+
     use super::*;
     use crate::search_memory::tests as search_memory;
 
@@ -311,6 +321,11 @@ pub(super) mod tests {
         AllPatterns::default().of(order).unwrap()
     }
 
+    /// An order for an atom of rules.
+    fn atoms(atom: &str) -> SearchOrder {
+        SearchOrder { atoms: OrderAtoms { words: vec![atom.to_owned()], ignore_case: true }, ..words(&[]) }
+    }
+
     #[test]
     fn an_order_beyond_the_limits_is_refused_before_it_is_compiled() {
         let many = |text: &str, count| vec![text.to_owned(); count];
@@ -318,6 +333,8 @@ pub(super) mod tests {
         for order in [
             SearchOrder { version: "0.0.0".into(), ..words(&["secret"]) },
             SearchOrder { words: many("secret", WORDS_MAX + 1), ..words(&[]) },
+            SearchOrder { words: many("secret", WORDS_MAX), ..atoms("MZ") },
+            atoms(&"x".repeat(MATCH_BYTES_MAX + 1)),
             words(&[&"x".repeat(MATCH_BYTES_MAX + 1)]),
             SearchOrder { expressions: many("x", EXPRESSIONS_MAX + 1), ..words(&[]) },
             SearchOrder { expressions: many(&"x".repeat(EXPRESSION_BYTES_MAX + 1), 1), ..words(&[]) },
@@ -343,6 +360,7 @@ pub(super) mod tests {
             assert!(!is_taken(expressions(&[bad])), "{bad}");
         }
         assert!(!is_taken(words(&[])));
+        assert!(is_taken(atoms("MZ")));
         assert!(!is_taken(SearchOrder { encodings: vec!["cp9999".into()], ..words(&["x"]) }));
         assert!(!is_taken(SearchOrder { finders: vec!["mail".into()], ..words(&["x"]) }));
         let keys = |count: u64| (0..count).flat_map(|key| [key, !key, key].map(u64::to_le_bytes)).flatten().collect();

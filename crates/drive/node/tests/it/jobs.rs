@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use cheetah_control::api::NewExport;
 use cheetah_control::jobs::{
-    Digest, JOB_BODY_BYTES_MAX, JobLine, NewJob, ScanStatus, SearchOrder, Stretch, UnitPlace, Units, Work,
+    Digest, JOB_BODY_BYTES_MAX, JobLine, NewJob, OrderAtoms, ScanStatus, SearchOrder, Stretch, UnitPlace, Units, Work,
 };
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
@@ -121,11 +121,18 @@ async fn hostile_orders_of_searches_are_refused() {
     let version = node.status().version;
     let order = || SearchOrder { version: version.clone(), encodings: vec!["utf-8".into()], ..SearchOrder::default() };
     let words = |word: &str, count| SearchOrder { words: vec![word.to_owned(); count], ..order() };
+    let atoms = |atom: &str, count| SearchOrder {
+        atoms: OrderAtoms { words: vec![atom.to_owned(); count], ignore_case: false },
+        ..order()
+    };
     let expressions = |text: &str, count| SearchOrder { expressions: vec![text.to_owned(); count], ..order() };
     for (order, status) in [
         (words(&"x".repeat(JOB_BODY_BYTES_MAX), 1), 413),
         (words("x", 100_001), 400),
         (words(&"x".repeat(8193), 1), 400),
+        (atoms("x", 100_001), 400),
+        (atoms(&"x".repeat(8193), 1), 400),
+        (SearchOrder { words: vec!["x".to_owned(); 100_000], ..atoms("x", 1) }, 400),
         (expressions("x", 65), 400),
         (SearchOrder { encodings: vec!["utf-8".into(); 1001], ..words("x", 1) }, 400),
         (SearchOrder { finders: vec![String::new(); 1001], ..words("x", 1) }, 400),

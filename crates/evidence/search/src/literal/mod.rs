@@ -32,7 +32,30 @@ const ENCODING_BYTES: usize = 64;
 /// What a character of a word takes in each encoding while its forms are made: lists of its cases, and their bytes.
 const CHARACTER_BYTES: usize = 256;
 
-/// The words of an order, compiled.
+/// Words that are compiled together.
+#[derive(Clone, Copy)]
+pub struct Words<'a> {
+    /// The words.
+    texts: &'a [String],
+    /// The encodings in which each is searched.
+    encodings: &'a [TextEncoding],
+    /// Whether the case of letters is ignored.
+    ignore_case: bool,
+}
+
+impl<'a> Words<'a> {
+    /// Those of an order.
+    pub fn of(order: &'a Order) -> Self {
+        Self { texts: &order.words, encodings: &order.encodings, ignore_case: order.ignore_case }
+    }
+
+    /// The atoms of rules in an order. `encodings` has theirs.
+    pub fn atoms_of(order: &'a Order, encodings: &'a [TextEncoding; 1]) -> Self {
+        Self { texts: &order.atoms.words, encodings, ignore_case: order.atoms.ignore_case }
+    }
+}
+
+/// Words, compiled.
 pub struct Literals {
     scanner: Scanner,
     forms: Vec<Form>,
@@ -56,34 +79,34 @@ struct Form {
 type Place = Vec<Vec<u8>>;
 
 impl Literals {
-    /// Compiles the words of `order`; `None` if it has none. `searched` is told each word that is searched in an encoding.
+    /// Compiles words; `None` if there are none. `searched` is told each word that is searched in an encoding.
     ///
     /// # Errors
     ///
     /// `Kind::Misuse` if a word is too long, or if all words together may take more than `memory_bytes_max` while they are compiled.
     pub fn new(
-        order: &Order,
+        words: Words<'_>,
         memory_bytes_max: usize,
         mut searched: impl FnMut(usize, TextEncoding),
     ) -> Result<Option<Self>> {
-        if order.words.is_empty() {
+        if words.texts.is_empty() {
             return Ok(None);
         }
         let mut memory = Memory::of(memory_bytes_max);
-        take_words(order, &mut memory)?;
-        let (mut forms, mut patterns, mut form_of) = (Vec::new(), Patterns::new(order.ignore_case), Vec::new());
+        take_words(words, &mut memory)?;
+        let (mut forms, mut patterns, mut form_of) = (Vec::new(), Patterns::new(words.ignore_case), Vec::new());
         let mut bytes_max = 0usize;
-        for (word, text) in order.words.iter().enumerate() {
+        for (word, text) in words.texts.iter().enumerate() {
             let mut earlier: Vec<Vec<Place>> = Vec::new();
-            for encoding in &order.encodings {
-                let Some(places) = places(text, *encoding, order.ignore_case) else { continue };
+            for encoding in words.encodings {
+                let Some(places) = places(text, *encoding, words.ignore_case) else { continue };
                 searched(word, *encoding);
                 if earlier.contains(&places) {
                     continue;
                 }
                 let len: usize = places.iter().filter_map(|place| place.iter().map(Vec::len).max()).sum();
                 bytes_max = bytes_max.max(len);
-                let (variants, is_whole) = variants(&places, order.ignore_case);
+                let (variants, is_whole) = variants(&places, words.ignore_case);
                 memory.take(GROWING * size_of::<Form>() + if is_whole { 0 } else { text.len() + TEXT_BYTES })?;
                 for variant in &variants {
                     memory.take(Patterns::memory_bytes(variant.len()))?;
@@ -120,15 +143,15 @@ impl Literals {
 }
 
 /// Counts what the words take in the order, in its copies, and while the forms of the longest one are made.
-fn take_words(order: &Order, memory: &mut Memory) -> Result<()> {
+fn take_words(words: Words<'_>, memory: &mut Memory) -> Result<()> {
     let (mut all, mut longest) = (0usize, 0usize);
-    for text in &order.words {
+    for text in words.texts {
         all = all.saturating_add(WORD_TEXTS * (text.len() + TEXT_BYTES) + WORD_BYTES);
-        all = all.saturating_add(order.encodings.len() * ENCODING_BYTES);
+        all = all.saturating_add(words.encodings.len() * ENCODING_BYTES);
         longest = longest.max(text.len());
     }
     memory.take(all)?;
-    memory.take(longest.saturating_mul(order.encodings.len()).saturating_mul(CHARACTER_BYTES))
+    memory.take(longest.saturating_mul(words.encodings.len()).saturating_mul(CHARACTER_BYTES))
 }
 
 /// Refuses a word if its longest form has more than [`MATCH_BYTES_MAX`] bytes.
@@ -264,7 +287,7 @@ mod tests {
             ignore_case: true,
             ..Order::default()
         };
-        let literals = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap();
+        let literals = Literals::new(Words::of(&order), usize::MAX, |_, _| {}).unwrap().unwrap();
         assert!(literals.memory_bytes > 0);
         let mut starts = Vec::new();
         let note = |found: Found| {
@@ -284,7 +307,7 @@ mod tests {
     fn words_that_share_the_patterns_of_their_beginning_are_each_found() {
         let words = ["парольная", "паролище", "пароль"].map(str::to_owned).to_vec();
         let order = order_of(words, &["utf-8", "utf-16le"], true);
-        let literals = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap();
+        let literals = Literals::new(Words::of(&order), usize::MAX, |_, _| {}).unwrap().unwrap();
         let mut found = Vec::new();
         let note = |match_: Found| {
             found.push((match_.start, match_.pattern, match_.len));
@@ -298,11 +321,11 @@ mod tests {
     #[test]
     fn words_that_take_more_memory_than_there_is_are_refused_before_it_is_taken() {
         let order = order_of((0..1000).map(|word| format!("word{word}")).collect(), &["utf-8", "utf-16le"], false);
-        let needed = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap().memory_bytes;
-        assert!(Literals::new(&order, needed, |_, _| {}).unwrap().is_some());
-        assert!(Literals::new(&order, needed - 1, |_, _| {}).is_err());
+        let needed = Literals::new(Words::of(&order), usize::MAX, |_, _| {}).unwrap().unwrap().memory_bytes;
+        assert!(Literals::new(Words::of(&order), needed, |_, _| {}).unwrap().is_some());
+        assert!(Literals::new(Words::of(&order), needed - 1, |_, _| {}).is_err());
         let mut told = 0;
-        let refused = Literals::new(&order, 1000 * WORD_BYTES, |_, _| told += 1);
+        let refused = Literals::new(Words::of(&order), 1000 * WORD_BYTES, |_, _| told += 1);
         assert!(refused.is_err());
         assert_eq!(told, 0);
     }

@@ -190,10 +190,10 @@ async fn scan(
     Ok(())
 }
 
-/// Whether a hit is a result of a search, and not the beginning of compressed data or a block, which are looked at elsewhere.
+/// Whether a hit is a result of a search, and not the beginning of compressed data, a block or an atom, which are looked at elsewhere.
 fn is_result(search: &Search, hit: &Hit) -> bool {
     let kind = search.patterns().get(hit.pattern).map(|pattern| pattern.kind);
-    !matches!(kind, None | Some(PatternKind::Compressed | PatternKind::Block | PatternKind::Rule))
+    !matches!(kind, None | Some(PatternKind::Compressed | PatternKind::Block | PatternKind::Atom | PatternKind::Rule))
 }
 
 /// Whether a search of the bytes in their order finds the same hit at this offset: the same bytes follow each other there, and those

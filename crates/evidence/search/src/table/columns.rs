@@ -49,24 +49,42 @@ pub(crate) struct Column {
     cell: for<'a, 'b> fn(&'b Row<'a>, &'a Search) -> Cell<'a>,
 }
 
-/// What the rows of a table say.
+impl Column {
+    /// What it holds in a table with this layout.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn kind_in(&self, layout: Layout) -> Kind {
+        let is_optional = layout == Layout::Rules && OPTIONAL_WITH_RULES.contains(&self.name);
+        match self.kind {
+            Kind::Number if is_optional => Kind::SomeNumber,
+            Kind::Text if is_optional => Kind::SomeText,
+            kind => kind,
+        }
+    }
+}
+
+/// What the rows of a table say. Each layout has the columns of the one before it, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Hits.
     Hits,
     /// Hits, and where they lie.
     Places,
-    /// Matches of YARA rules in files.
+    /// Hits, and matches of YARA rules in files. Where other hits lie may be unknown.
     Rules,
 }
 
 /// The number of columns of a table that does not say where hits lie.
 const WITHOUT_PLACES: usize = 9;
+/// The number of columns of a table without matches of rules.
+const WITHOUT_RULES: usize = 15;
+/// The columns that some rows of a table with matches of rules do not have.
+#[cfg(feature = "parquet")]
+const OPTIONAL_WITH_RULES: [&str; 3] = ["offset", "state", "others"];
 
-/// The columns, in order, those of the places of hits last.
-static COLUMNS: [Column; 15] = [
-    Column { name: "offset", kind: Kind::Number, cell: |row, _| Cell::Number(row.offset) },
-    Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.hit.len()) },
+/// The columns, in order: those of hits, those of their places, and those of matches of rules.
+static COLUMNS: [Column; 18] = [
+    Column { name: "offset", kind: Kind::Number, cell: |row, _| number(row.known_offset()) },
+    Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.len()) },
     Column { name: "pattern", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
     Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) },
     Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) },
@@ -76,57 +94,31 @@ static COLUMNS: [Column; 15] = [
     Column { name: "instance", kind: Kind::SomeText, cell: |row, _| some(row.node.map(|node| &*node.instance)) },
     Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
     Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
-    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
+    Column { name: "state", kind: Kind::Text, cell: |row, _| some(place(row).map(|place| place.state.name())) },
     Column {
         name: "file_offset",
         kind: Kind::SomeNumber,
         cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
     },
-    Column {
-        name: "others",
-        kind: Kind::Number,
-        cell: |row, _| Cell::Number(place(row).map_or(0, |place| place.others)),
-    },
+    Column { name: "others", kind: Kind::Number, cell: |row, _| number(others(row)) },
     Column { name: "fragments", kind: Kind::SomeText, cell: |row, _| fragments(row) },
-];
-
-/// The columns of a table of matches of rules, in order.
-static RULE_COLUMNS: [Column; 12] = [
-    Column { name: "offset", kind: Kind::SomeNumber, cell: |row, _| number(row.rule.and_then(|rule| rule.offset)) },
-    Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.len()) },
-    Column { name: "rule", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
-    Column { name: "rules", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.file)) },
-    Column { name: "tags", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.tags)) },
+    Column { name: "rules", kind: Kind::SomeText, cell: |row, _| some(row.rule.map(|rule| rule.file)) },
+    Column { name: "tags", kind: Kind::SomeText, cell: |row, _| some(row.rule.map(|rule| rule.tags)) },
     Column { name: "string", kind: Kind::SomeText, cell: |row, _| some(row.rule.and_then(|rule| rule.string)) },
-    Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) },
-    Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) },
-    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
-    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
-    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
-    Column {
-        name: "file_offset",
-        kind: Kind::SomeNumber,
-        cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
-    },
 ];
 
 /// The columns of a table.
 pub(crate) fn columns(layout: Layout) -> &'static [Column] {
-    match layout {
-        Layout::Places => &COLUMNS,
-        Layout::Hits => COLUMNS.get(..WITHOUT_PLACES).unwrap_or_default(),
-        Layout::Rules => &RULE_COLUMNS,
-    }
+    let count = match layout {
+        Layout::Hits => WITHOUT_PLACES,
+        Layout::Places => WITHOUT_RULES,
+        Layout::Rules => COLUMNS.len(),
+    };
+    COLUMNS.get(..count).unwrap_or_default()
 }
 
-/// The cells of a row, in the order of the columns, for the tables of a search. A row with a place has those of a table that says where
-/// hits lie, and one of a match of a rule those of a table of these.
-pub fn cells<'a>(row: &Row<'a>, search: &'a Search) -> Vec<Cell<'a>> {
-    let layout = match (row.rule, row.place) {
-        (Some(_), _) => Layout::Rules,
-        (None, Some(_)) => Layout::Places,
-        (None, None) => Layout::Hits,
-    };
+/// The cells of a row, in the order of the columns, for tables with this layout.
+pub fn cells<'a>(row: &Row<'a>, search: &'a Search, layout: Layout) -> Vec<Cell<'a>> {
     columns(layout).iter().map(|column| (column.cell)(row, search)).collect()
 }
 
@@ -135,6 +127,11 @@ const fn place<'a>(row: &Row<'a>) -> Option<Place<'a>> {
         Some(place) => Some(place.place),
         None => None,
     }
+}
+
+/// The number of other files that hold a hit. Those of a match of a rule are not counted.
+fn others(row: &Row<'_>) -> Option<u64> {
+    place(row).filter(|_| row.rule.is_none()).map(|place| place.others)
 }
 
 fn volume(place: Place<'_>) -> Option<u64> {

@@ -59,7 +59,12 @@ impl<W: Write + Send> ParquetTable<W> {
             .build();
         let schema = parse_message_type(&schema(layout)).map_err(io_error)?;
         let file = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties)).map_err(io_error)?;
-        Ok(Self { file, group: columns(layout).iter().map(Values::none).collect(), rows: 0, text_bytes: 0 })
+        Ok(Self {
+            file,
+            group: columns(layout).iter().map(|column| Values::none(column.kind_in(layout))).collect(),
+            rows: 0,
+            text_bytes: 0,
+        })
     }
 
     /// Adds a row: its [`cells`](crate::cells).
@@ -110,8 +115,8 @@ impl<W: Write + Send> ParquetTable<W> {
 }
 
 impl Values {
-    const fn none(column: &Column) -> Self {
-        match column.kind {
+    const fn none(kind: Kind) -> Self {
+        match kind {
             Kind::Number => Self::Numbers(Vec::new()),
             Kind::SomeNumber => Self::SomeNumbers(Vec::new(), Vec::new()),
             Kind::Text => Self::Texts(Vec::new()),
@@ -188,7 +193,7 @@ fn push_text(texts: &mut Vec<ByteArray>, cell: &Cell<'_>) -> usize {
 fn schema(layout: Layout) -> String {
     let column = |column: &Column| {
         let name = column.name;
-        match column.kind {
+        match column.kind_in(layout) {
             Kind::Number => format!("REQUIRED INT64 {name} (INTEGER(64,false));"),
             Kind::SomeNumber => format!("OPTIONAL INT64 {name} (INTEGER(64,false));"),
             Kind::Text => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),

@@ -65,6 +65,11 @@ impl<'a> Row<'a> {
         Self { place: Some(RowPlace { place, fragments: &[] }), rule: Some(rule), ..Self::new(hit, None) }
     }
 
+    /// The offset in the source, in bytes; `None` if it is not known, as of some matches of rules.
+    pub fn known_offset(&self) -> Option<u64> {
+        self.rule.map_or(Some(self.offset), |rule| rule.offset)
+    }
+
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.rule.map_or(self.hit.len(), |rule| rule.len)

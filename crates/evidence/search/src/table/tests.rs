@@ -38,7 +38,7 @@ fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
     let (first, second) = (hit(u64::MAX, 0, b"=cmd,\"x\""), hit(9, 1, b"word"));
     let mut table = CsvTable::new(Vec::new(), Layout::Hits).unwrap();
     for row in [Row::new(&first, Some(&node)), Row::new(&second, None), Row::inner(&inner)] {
-        table.push(&cells(&row, &search)).unwrap();
+        table.push(&cells(&row, &search, Layout::Hits)).unwrap();
     }
     let text = String::from_utf8(table.finish().unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -69,7 +69,7 @@ fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
     let first = hit(9, 1, b"word");
     let mut table = CsvTable::new(Vec::new(), Layout::Places).unwrap();
     for row in [Row::new(&first, None).lying(Some(outside)), Row::across(&across, known)] {
-        table.push(&cells(&row, &search)).unwrap();
+        table.push(&cells(&row, &search, Layout::Places)).unwrap();
     }
     let text = String::from_utf8(table.finish().unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -79,22 +79,33 @@ fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
 }
 
 #[test]
-fn a_table_of_rules_has_columns_of_its_own_and_a_match_without_an_offset_or_a_string_has_none() {
-    let (search, [known, _]) = (Search::of_rules(["Dropper".to_owned(), "Large".to_owned()]), places());
-    let (first, second) = (hit(0, 0, b"MZ"), hit(0, 1, b""));
-    let dropper = RowRule { file: "a.yar", tags: "pe new", string: Some("$mz"), offset: Some(512), len: 900 };
-    let large = RowRule { file: "a.yar", tags: "", string: None, offset: None, len: 0 };
+fn a_table_with_rules_has_more_columns_and_a_match_without_an_offset_or_a_string_has_none() {
+    let search = search().with_rules(["Dropper".to_owned(), "Large".to_owned()]);
+    let (word, first, second) = (hit(9, 1, b"word"), hit(0, 2, b"MZ"), hit(0, 3, b""));
     let mut table = CsvTable::new(Vec::new(), Layout::Rules).unwrap();
-    for row in
-        [Row::matched(&first, known, dropper), Row::matched(&second, Place { file_offset: None, ..known }, large)]
-    {
-        table.push(&cells(&row, &search)).unwrap();
+    for row in [Row::new(&word, None), dropper(&first), large(&second)] {
+        table.push(&cells(&row, &search, Layout::Rules)).unwrap();
     }
     let text = String::from_utf8(table.finish().unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "offset,length,rule,rules,tags,string,encoding,text,volume,path,state,file_offset");
-    assert_eq!(lines[1], "512,900,Dropper,a.yar,pe new,$mz,utf-8,MZ,3,\"/a,b\",deleted,7");
-    assert_eq!(lines[2], ",0,Large,a.yar,,,utf-8,,3,\"/a,b\",deleted,");
+    assert!(lines[0].ends_with(",volume,path,state,file_offset,others,fragments,rules,tags,string"), "{}", lines[0]);
+    assert_eq!(lines[1], format!("9,4,word,utf-8,word,a\\x0a\\xffword\\u{{202e}}z{}", ",".repeat(12)));
+    let around = "a\\x0a\\xffMZ\\u{202e}z";
+    assert_eq!(lines[2], format!("512,900,Dropper,utf-8,MZ,{around},,,,3,\"/a,b\",deleted,7,,,a.yar,pe new,$mz"));
+    assert!(lines[3].starts_with(",0,Large,utf-8,,"), "{}", lines[3]);
+    assert!(lines[3].ends_with(",,,,3,\"/a,b\",deleted,,,,a.yar,,"), "{}", lines[3]);
+}
+
+/// A match of a string of a rule.
+fn dropper(hit: &Hit) -> Row<'_> {
+    let rule = RowRule { file: "a.yar", tags: "pe new", string: Some("$mz"), offset: Some(512), len: 900 };
+    Row::matched(hit, places()[0], rule)
+}
+
+/// A rule whose condition holds without a string.
+fn large(hit: &Hit) -> Row<'_> {
+    let rule = RowRule { file: "a.yar", tags: "", string: None, offset: None, len: 0 };
+    Row::matched(hit, Place { file_offset: None, ..places()[0] }, rule)
 }
 
 #[cfg(feature = "parquet")]
@@ -160,7 +171,7 @@ mod typed {
             let inner = InnerHit { offset: at, inside: "GZIP-1".into(), hit: hit.clone() };
             let node = (at % 3 == 0).then_some(&node);
             let row = if is_inside { Row::inner(&inner) } else { Row::new(&hit, node) };
-            let cells = cells(&row, &search);
+            let cells = cells(&row, &search, Layout::Hits);
             csv.push(&cells).unwrap();
             parquet.push(&cells).unwrap();
         }
@@ -190,7 +201,7 @@ mod typed {
         for (at, place) in (0..).zip([places(), places()].concat()) {
             let hit = hit(at, 1, b"word");
             let row = Row::new(&hit, None).lying(Some(place));
-            let cells = cells(&row, &search);
+            let cells = cells(&row, &search, Layout::Places);
             csv.push(&cells).unwrap();
             parquet.push(&cells).unwrap();
         }
@@ -204,6 +215,31 @@ mod typed {
             let fields: Vec<String> = row.get_column_iter().map(|(_, field)| text(field)).collect();
             assert_eq!(fields, record.iter().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_parquet_file_with_matches_of_rules_has_the_rows_of_the_csv() {
+        let search = search().with_rules(["Dropper".to_owned(), "Large".to_owned()]);
+        let (word, first, second) = (hit(9, 1, b"word"), hit(0, 2, b"MZ"), hit(0, 3, b""));
+        let (file, mut csv) = (Shared::default(), CsvTable::new(Vec::new(), Layout::Rules).unwrap());
+        let mut parquet = ParquetTable::new(file.clone(), Layout::Rules).unwrap();
+        for row in [Row::new(&word, None), dropper(&first), large(&second)] {
+            let cells = cells(&row, &search, Layout::Rules);
+            csv.push(&cells).unwrap();
+            parquet.push(&cells).unwrap();
+        }
+        parquet.finish().unwrap();
+        let reader = SerializedFileReader::new(Bytes::from(file.0.lock().unwrap().clone())).unwrap();
+        let written = csv.finish().unwrap();
+        let records: Vec<_> = ::csv::Reader::from_reader(&written[..]).into_records().map(Result::unwrap).collect();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!((rows.len(), records.len()), (3, 3));
+        for (row, record) in rows.iter().zip(&records) {
+            let fields: Vec<String> = row.get_column_iter().map(|(_, field)| text(field)).collect();
+            assert_eq!(fields, record.iter().collect::<Vec<_>>());
+        }
+        let nulls = |row: usize| rows[row].get_column_iter().filter(|(_, field)| matches!(field, Field::Null)).count();
+        assert_eq!([nulls(0), nulls(1), nulls(2)], [12, 5, 8]);
     }
 
     #[test]
@@ -227,7 +263,7 @@ mod typed {
             let mut table = ParquetTable::new(Small(room), Layout::Hits)?;
             for at in 0..1000 {
                 let hit = hit(at, 1, b"word");
-                table.push(&cells(&Row::new(&hit, None), &search))?;
+                table.push(&cells(&Row::new(&hit, None), &search, Layout::Hits))?;
             }
             table.finish()
         };

@@ -2,7 +2,7 @@
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, coalesce};
-use cheetah_search::{Hit, Order, RunOptions};
+use cheetah_search::{Atoms, Hit, Order, RunOptions};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -38,6 +38,7 @@ fn order() -> impl Strategy<Value = Order> {
             },
             finders: Vec::new(),
             blocks: Vec::new(),
+            atoms: Atoms::default(),
             encodings: encodings.into_iter().map(|name| name.parse().unwrap()).collect(),
             ignore_case,
             context_bytes,

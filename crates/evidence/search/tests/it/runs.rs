@@ -2,7 +2,7 @@
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
-use cheetah_search::{Order, RunOptions, Search};
+use cheetah_search::{Atoms, Hit, Order, PatternKind, RunOptions, Search};
 
 use crate::support::{Disk, searched, words};
 
@@ -74,6 +74,23 @@ fn patterns_that_match_everywhere_are_refused() {
 fn an_empty_device_is_searched() {
     let found = searched(&words(&["x"]), Disk::whole(Vec::new()), &OPTIONS);
     assert!(found.hits.is_empty() && found.ended.is_ok() && found.outcome.coverage().is_whole());
+}
+
+#[test]
+fn atoms_of_rules_are_found_beside_words_in_a_case_of_their_own_and_without_context() {
+    let atoms = |ignore_case| Atoms { words: vec!["MZ\u{81}".to_owned()], ignore_case };
+    let order = |ignore_case| Order { atoms: atoms(ignore_case), context_bytes: 4, ..words(&["secret"]) };
+    let bytes = b"a secret, a SECRET, MZ\x81 and mz\x81".to_vec();
+    let found = |ignore_case| searched(&order(ignore_case), Disk::whole(bytes.clone()), &OPTIONS);
+    let places = |hits: &[Hit]| hits.iter().map(|hit| (hit.offset, hit.pattern)).collect::<Vec<_>>();
+    assert_eq!(places(&found(false).hits), [(2, 0), (20, 1)]);
+    let hits = found(true).hits;
+    assert_eq!(places(&hits), [(2, 0), (20, 1), (28, 1)]);
+    assert_eq!((&hits[0].after[..], hits[1].before.len(), hits[1].after.len()), (&b", a "[..], 0, 0));
+    let search = Search::new(&order(true)).unwrap().with_rules(["Dropper".to_owned()]);
+    let kinds: Vec<_> = search.patterns().iter().map(|pattern| pattern.kind).collect();
+    assert_eq!(kinds, [PatternKind::Word, PatternKind::Atom, PatternKind::Rule]);
+    assert!(!search.is_for_nothing() && Search::for_nothing().with_rules(["Large".to_owned()]).is_for_nothing());
 }
 
 #[test]

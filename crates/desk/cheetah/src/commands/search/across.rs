@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use cheetah_device::DynDevice;
 use cheetah_error::Error;
-use cheetah_search::{AcrossFound, FileJoints, Places, Search};
+use cheetah_search::{AcrossFound, AcrossHit, FileJoints, Places, Search};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::task::JoinError;
 
+use super::lister::Listed;
+use super::stages;
 use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
 
 /// As many times the size of the source are read beside the joints of all files, and this beside it.
 const WORK: u64 = 4;
@@ -39,9 +43,35 @@ impl Counts {
     }
 }
 
+/// Searches the fragments of each file as one, and calls `found` with the number of a file and each hit. Returns what became of their
+/// joints, or why not all were searched. Fails if a hit cannot be kept.
+pub async fn search_all(
+    listed: &Listed,
+    (search, workers): (&Arc<Search>, usize),
+    device: &DynDevice,
+    (ui, mut found): (Ui, impl FnMut(usize, &AcrossHit) -> Result<()>),
+    stop: &mut Stop,
+) -> Result<Result<Counts>> {
+    if search.is_for_rules_alone() {
+        return Ok(Ok(Counts::default()));
+    }
+    let progress = ui.progress("searching fragments of files".to_owned(), listed.places.files() as u64);
+    let mut counts = Counts::default();
+    let take = |(file, hits): (usize, AcrossFound)| -> Result<()> {
+        counts.add(&hits);
+        for hit in &hits.hits {
+            found(file, hit)?;
+        }
+        progress.set(file as u64 + 1);
+        Ok(())
+    };
+    let ended = stages::each(self::search(listed.places.clone(), device, search, workers), stop, take).await?;
+    Ok(ended.map(|()| counts))
+}
+
 /// Searches the joints of all fragmented files, several side by side. The results are in the order of the files: the number of each, and what was
 /// found. Which joints are too many does not depend on the workers.
-pub fn search(
+fn search(
     places: Arc<Places>,
     device: &DynDevice,
     search: &Arc<Search>,

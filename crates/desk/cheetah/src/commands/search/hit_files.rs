@@ -29,6 +29,7 @@ pub struct HitFiles {
     parquet_file: Arc<File>,
     features: FeatureFiles,
     samples: Samples,
+    layout: Layout,
 }
 
 impl HitFiles {
@@ -43,16 +44,16 @@ impl HitFiles {
         let parquet = ParquetTable::new(parquet_file.clone(), layout)?;
         folder.make_folder(features)?;
         let features = FeatureFiles::new(&path.join(features), source);
-        Ok(Self { csv, parquet, parquet_file, features, samples: Samples::default() })
+        Ok(Self { csv, parquet, parquet_file, features, samples: Samples::default(), layout })
     }
 
     /// Adds a hit.
     pub fn push(&mut self, row: &Row<'_>, search: &Search) -> io::Result<()> {
-        let cells = cells(row, search);
+        let cells = cells(row, search, self.layout);
         self.csv.push(&cells)?;
         self.parquet.push(&cells)?;
         // A feature file has an offset in each line.
-        if row.rule.is_none_or(|rule| rule.offset.is_some()) {
+        if row.known_offset().is_some() {
             self.features.push(row, search)?;
         }
         self.samples.push(row, search);

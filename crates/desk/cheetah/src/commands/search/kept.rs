@@ -1,7 +1,6 @@
 //! A search whose result is a folder. It can be stopped at any time, and the same command goes on: what is found goes into a journal,
 //! of which the result is made.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +11,13 @@ use cheetah_device::{ByteRange, Size};
 use cheetah_drive::WorkDone;
 use cheetah_error::Next;
 use cheetah_error::next::Acquisition;
-use cheetah_search::{AcrossHit, Hit, KnownFiles, Layout, Order, Outcome, PatternKind, Row, Search, Truncation};
-use cheetah_source::search::inside::{Counts, Streams};
+use cheetah_search::{AcrossHit, Batch, Hit, Layout, Outcome, PatternKind, Row, Search, Truncation};
+use cheetah_source::Searching;
+use cheetah_source::search::atoms::FoundAtoms;
+use cheetah_source::search::inside::{Counts, Inside, Streams};
 use cheetah_source::search::journal::{CARVED, CARVED_TABLE, Journal, Start, WhatToSearch, writing};
 use cheetah_source::search::known::Known;
 use cheetah_source::search::never_read;
-use cheetah_source::{OpenedSource, SearchOptions, Searching};
-use futures::StreamExt as _;
 use parking_lot::Mutex;
 
 use super::carve::Headers;
@@ -26,36 +25,20 @@ use super::folder::{NAMES, Writing, earlier_answer};
 use super::lister::Listed;
 use super::places::FilesShown;
 use super::report::{About, Told};
-use super::{Args, list, search_across, show, workers};
-use crate::desk::Desk;
+use super::rules::{self, Matched, RulesShown, Tried};
+use super::stages::{self, Ended};
+use super::{Task, across, list, show, workers};
 use crate::failure::{Context as _, Failure, Result};
 use crate::signals::Stop;
-use crate::ui::Ui;
 
 /// Results are stored when there are this many, take this much, or are this old.
 const STORED: usize = 256;
 const STORED_BYTES: usize = 4 << 20;
 const STORED_AGE: Duration = Duration::from_secs(1);
 
-/// A search, and the folder of its result.
-pub struct Task<'a> {
-    pub args: &'a Args,
-    pub desk: &'a Desk,
-    pub opened: &'a OpenedSource,
-    pub order: &'a Order,
-    pub search: &'a Arc<Search>,
-    pub known: Option<Arc<KnownFiles>>,
-    /// The digest of the rules whose atoms are searched for.
-    pub rules: Option<&'a str>,
-    /// What lists files, if they are to be listed.
-    pub python: Option<OsString>,
-    pub out: &'a Path,
-    pub ui: Ui,
-}
-
 /// What became of the parts of a search that follow each other. One that was not reached is `None`.
 #[derive(Default)]
-pub struct Stages {
+struct Stages {
     inside: Option<Counts>,
     carved: Option<CarveCounts>,
     /// Where the compressed data lie that were too many to be remembered.
@@ -63,20 +46,16 @@ pub struct Stages {
     /// What the source does not have, although it says so.
     end: Option<Truncation>,
     /// The keys that were lent are in it.
-    pub near: Option<WorkDone>,
+    near: Option<WorkDone>,
     /// The files in which hits lie.
-    listed: Option<Arc<Listed>>,
+    listed: Option<Listed>,
 }
 
-/// How a part of a search ended: by itself, or because it was stopped or the source failed. What was found is kept then. If it cannot
-/// be kept, the part fails.
-pub type Ended = Result<()>;
-
-/// Searches, or goes on, and writes the result.
-pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
-    let mut journal = open(task, stop).await?;
+/// Searches, or goes on, and writes the result to the folder of this path.
+pub async fn search(task: &Task<'_>, out: &Path, stop: &mut Stop) -> Result<()> {
+    let mut journal = open(task, out, stop).await?;
     if journal.state().finished.is_some() {
-        return show::earlier(&earlier_answer(journal.folder(), task.out)?, &task.args.source, task.out, task.ui);
+        return show::earlier(&earlier_answer(journal.folder(), out)?, &task.args.source, out, task.ui);
     }
     let about = About::new(task.opened, task.order).since(journal.state().start.begun_s);
     // A search that goes on lists them again: they are not in the journal.
@@ -89,22 +68,22 @@ pub async fn search(task: &Task<'_>, stop: &mut Stop) -> Result<()> {
             ended = search_inside(task, &mut journal, streams, &mut stages, stop).await?;
         }
         if let (Ok(()), Some(headers)) = (&ended, headers) {
-            ended = carve(task, &mut journal, &headers, &mut stages, stop).await?;
+            ended = carve((task, out), &mut journal, &headers, &mut stages, stop).await?;
         }
     }
-    if ended.is_ok() {
+    if ended.is_ok() && !task.search.is_for_nothing() {
         stages.end = task.opened.truncated_end(task.args.timeout.get()).await;
     }
-    write_result(task, journal, (stages, about), (ended, stop)).await
+    write_result((task, out), journal, (stages, about), (ended, stop)).await
 }
 
 /// Opens the journal. Nothing in the folder is changed if it is the one of something else.
-pub async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
+async fn open(task: &Task<'_>, out: &Path, stop: &mut Stop) -> Result<Journal> {
     let Task { args, opened, order, search, .. } = task;
     let device = opened.decrypted()?;
     let absent: Vec<ByteRange> = never_read(&args.source)?;
     let also: Vec<_> = [("carve", args.carve), ("files", args.files)].into_iter().filter(|(_, is)| *is).collect();
-    let rules = task.rules.map(|digest| format!("yara {digest}"));
+    let rules = task.rules.map(|set| format!("yara {}", set.digest));
     let also: Vec<_> = also.into_iter().map(|(name, _)| name).chain(rules.as_deref()).collect();
     let what = WhatToSearch {
         source: &args.source,
@@ -117,7 +96,7 @@ pub async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
         also: &also,
     };
     let start = stop.unless(&format!("reading samples of {}", args.source), Start::of(&what)).await?;
-    let (out, search) = (task.out.to_owned(), (*search).clone());
+    let (out, search) = (out.to_owned(), (*search).clone());
     let opening = tokio::task::spawn_blocking(move || Journal::open(&out, NAMES, start, search));
     // The digests of all files that were carved take a while.
     let journal = tokio::select! {
@@ -135,39 +114,23 @@ pub async fn open(task: &Task<'_>, stop: &mut Stop) -> Result<Journal> {
 }
 
 /// Searches what was not searched, and what could not be read.
-pub async fn search_rest(
-    task: &Task<'_>,
-    journal: &mut Journal,
-    stages: &mut Stages,
-    stop: &mut Stop,
-) -> Result<Ended> {
-    let Task { args, desk, opened, .. } = task;
+async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages, stop: &mut Stop) -> Result<Ended> {
     let todo = journal.todo();
-    if todo.is_empty() {
+    if todo.is_empty() || task.search.is_for_nothing() {
         return Ok(Ok(()));
     }
-    let lend = args.lend.request("search", &desk.custodian);
-    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), lend, within: Some(todo) };
-    let Searching { mut batches, near } = opened.search(&args.source, (task.order, task.search), options).await?;
-    let progress = task.ui.progress(format!("searching {}", args.source), opened.size());
-    let ended = loop {
-        let batch = tokio::select! {
-            batch = batches.next() => batch,
-            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
-        };
-        match batch {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(error.into()),
-            Some(Ok(batch)) => {
-                journal.add(&batch)?;
-                if journal.is_due() {
-                    store(journal, near.as_deref(), false)?;
-                }
-                progress.set(batch.range.end());
-            }
+    let Searching { batches, near } = task.begin(Some(todo)).await?;
+    let progress = task.ui.progress(format!("searching {}", task.args.source), task.opened.size());
+    let take = |batch: Batch| -> Result<()> {
+        journal.add(&batch)?;
+        if journal.is_due() {
+            store(journal, near.as_deref(), false)?;
         }
+        progress.set(batch.range.end());
+        Ok(())
     };
-    drop((batches, progress));
+    let ended = stages::each(batches, stop, take).await?;
+    drop(progress);
     store(journal, near.as_deref(), ended.is_ok())?;
     stages.near = near.map(|done| done.lock().clone());
     Ok(ended)
@@ -208,29 +171,21 @@ async fn search_inside(
     let searched = journal.state().inside_searched();
     let progress = task.ui.progress("searching compressed data".to_owned(), places);
     let device = task.opened.decrypted()?;
-    let mut results = streams.search(&device, task.search, (workers(task.args), searched));
+    let results = streams.search(&device, task.search, (workers(task.args), searched));
     let (mut found, mut found_bytes, mut stored, mut done) = (Vec::new(), 0, Instant::now(), searched.places);
-    let ended = loop {
-        let next = tokio::select! {
-            next = results.next() => next,
-            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
-        };
-        match next {
-            None => break Ok(()),
-            Some(Err(error)) => break Err(error.into()),
-            Some(Ok(inside)) => {
-                found_bytes += inside.hits.iter().map(|hit| hit.hit.room_bytes()).sum::<usize>();
-                found.push(inside);
-                done += 1;
-            }
-        }
+    let take = |inside: Inside| -> Result<()> {
+        found_bytes += inside.hits.iter().map(|hit| hit.hit.room_bytes()).sum::<usize>();
+        found.push(inside);
+        done += 1;
         if found.len() >= STORED || found_bytes >= STORED_BYTES || stored.elapsed() >= STORED_AGE {
             journal.add_inside(&found)?;
             found.clear();
             (found_bytes, stored) = (0, Instant::now());
         }
         progress.set(done);
+        Ok(())
     };
+    let ended = stages::each(results, stop, take).await?;
     if !found.is_empty() {
         journal.add_inside(&found)?;
     }
@@ -243,7 +198,7 @@ async fn search_inside(
 
 /// Saves the files whose headers were found, and writes their table.
 async fn carve(
-    task: &Task<'_>,
+    (task, out): (&Task<'_>, &Path),
     journal: &mut Journal,
     headers: &Headers,
     stages: &mut Stages,
@@ -251,7 +206,7 @@ async fn carve(
 ) -> Result<Ended> {
     let progress = task.ui.progress("carving files".to_owned(), headers.found().len() as u64);
     let device = task.opened.decrypted()?;
-    let mut carver = Carver::resume(journal.carved_folder()?, &task.out.join(CARVED), journal.state().carving);
+    let mut carver = Carver::resume(journal.carved_folder()?, &out.join(CARVED), journal.state().carving);
     let (mut files, mut stored, mut done) = (Vec::new(), Instant::now(), journal.state().headers);
     let skipped = usize::try_from(done).unwrap_or(usize::MAX);
     let mut ended = Ok(());
@@ -290,102 +245,154 @@ async fn carve(
             cheetah_carve::write_table(&journal.state().carved, &mut table)?;
             table.sync_all().and_then(|()| folder.sync())
         });
-        written.map_err(|error| writing(task.out, &error))?;
+        written.map_err(|error| writing(out, &error))?;
     }
     Ok(ended)
 }
 
+/// A result that is being made.
+struct Making<'a> {
+    task: &'a Task<'a>,
+    out: &'a Path,
+    listed: Option<&'a Listed>,
+    files: Writing<'a>,
+    outcome: Outcome,
+    known: Option<Known>,
+    /// The atoms of rules so far, if these are searched for.
+    atoms: Option<FoundAtoms>,
+    /// What became of the joints of files, once they were searched.
+    across: Option<across::Counts>,
+    /// What became of the files on which rules are tried.
+    tried: Tried,
+}
+
+impl<'a> Making<'a> {
+    fn begin((task, out): (&'a Task<'a>, &'a Path), journal: &'a Journal, stages: &'a Stages) -> Result<Self> {
+        let (search, listed) = (task.search, stages.listed.as_ref());
+        let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
+        let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out).chain(&stages.end);
+        truncated.for_each(|truncation| outcome.truncate(*truncation));
+        let layout = match (task.rules, listed) {
+            (Some(_), _) => Layout::Rules,
+            (None, Some(_)) => Layout::Places,
+            (None, None) => Layout::Hits,
+        };
+        Ok(Self {
+            task,
+            out,
+            listed,
+            files: Writing::begin(journal.folder(), out, &task.args.source, layout)?,
+            outcome,
+            known: task.known.clone().map(|files| Known::new(files, search)),
+            atoms: task.rules.filter(|set| set.is_searched()).map(|_| FoundAtoms::new(search)),
+            across: None,
+            tried: Tried::default(),
+        })
+    }
+
+    /// Writes the hits of the journal, in their order, those in compressed data last. Fails if the process is asked to stop, and leaves
+    /// what is in the folder as it was.
+    async fn write_hits(&mut self, journal: &Journal, mut stop: Option<&mut Stop>) -> Result<()> {
+        let (listed, search) = (self.listed, self.task.search);
+        let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
+        for batch in journal.batches() {
+            let mut batch = batch?;
+            self.known.iter_mut().for_each(|known| known.take(&mut batch));
+            self.atoms.iter_mut().for_each(|atoms| atoms.take(&mut batch));
+            batch.hits.retain(|hit| !is_compressed(hit, search));
+            for hit in &batch.hits {
+                self.files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
+            }
+            self.outcome.add(&batch);
+            if let Some(stop) = stop.as_deref_mut() {
+                unless_stopped(stop, self.out).await?;
+            }
+        }
+        for inner in journal.inner_hits() {
+            for hit in &inner? {
+                self.outcome.count(&hit.hit);
+                self.files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches the fragments of each file as one, if files are listed, and writes the hits.
+    async fn write_across(&mut self, stop: &mut Stop) -> Result<Ended> {
+        let Some(listed) = self.listed else { return Ok(Ok(())) };
+        let (task, outcome, files) = (self.task, &mut self.outcome, &mut self.files);
+        let add = |file: usize, hit: &AcrossHit| {
+            outcome.count(&hit.hit);
+            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
+            files.push(&Row::across(hit, place), task.search)
+        };
+        let device = task.opened.decrypted()?;
+        let with = (task.search, workers(task.args));
+        let counts = across::search_all(listed, with, &device, (task.ui, add), stop).await?;
+        Ok(counts.map(|counts| self.across = Some(counts)))
+    }
+
+    /// Tries the rules on files, if there are any, and writes their matches.
+    async fn write_matches(&mut self, stop: &mut Stop) -> Result<Ended> {
+        let Some(set) = self.task.rules else { return Ok(Ok(())) };
+        let places = self.atoms.take().map(|atoms| atoms.places(self.outcome.coverage()));
+        let (task, outcome, files) = (self.task, &mut self.outcome, &mut self.files);
+        let add = |matched: &Matched| {
+            outcome.count(&matched.hit);
+            files.push(&matched.row(), task.search)
+        };
+        let trying = rules::try_files(task, (set, places.as_ref()), (&mut self.tried, add), stop);
+        trying.await.map_err(to_resume)
+    }
+}
+
 /// Makes the result of what is in the journal.
 async fn write_result(
-    task: &Task<'_>,
+    (task, out): (&Task<'_>, &Path),
     journal: Journal,
     (stages, about): (Stages, About),
     (mut ended, stop): (Ended, &mut Stop),
 ) -> Result<()> {
-    let Task { args, search, out, .. } = task;
-    let listed = stages.listed.as_deref();
-    let mut outcome = Outcome::new(journal.state().coverage.size(), search.patterns().len());
-    let truncated = journal.state().truncated.ranges().iter().chain(&stages.left_out).chain(&stages.end);
-    truncated.for_each(|truncation| outcome.truncate(*truncation));
-    let mut known = task.known.clone().map(|files| Known::new(files, search));
-    let layout = if listed.is_some() { Layout::Places } else { Layout::Hits };
-    let mut files = Writing::begin(journal.folder(), out, &args.source, layout)?;
+    let mut making = Making::begin((task, out), &journal, &stages)?;
     // Of a search that was stopped, the hits so far are kept.
     let stopping = if ended.is_ok() { Some(&mut *stop) } else { None };
-    let into = (&mut files, &mut outcome, known.as_mut());
-    write_hits(&journal, into, (listed, task.search), (stopping, task.out)).await?;
-    let mut across = None;
-    if let (Ok(()), Some(listed)) = (&ended, listed) {
-        let add = |file: usize, hit: &AcrossHit| {
-            outcome.count(&hit.hit);
-            let place = listed.places.of_file(file, hit.file_offset, hit.hit.offset);
-            files.push(&Row::across(hit, place), search)
-        };
-        let device = task.opened.decrypted()?;
-        match search_across(listed, (task.search, workers(args)), &device, (task.ui, add), stop).await? {
-            Ok(counts) => across = Some(counts),
-            Err(failure) => ended = Err(failure),
-        }
+    making.write_hits(&journal, stopping).await?;
+    if ended.is_ok() {
+        ended = making.write_across(stop).await?;
     }
+    if ended.is_ok() {
+        ended = making.write_matches(stop).await?;
+    }
+    let Making { files, outcome, known, across, tried, .. } = making;
     let known = known.map(Known::finish);
-    let key_lent = stages.near.and_then(|near| near.key_lent);
+    let Stages { inside, carved, near, listed, .. } = stages;
+    let key_lent = near.and_then(|near| near.key_lent);
     let at_nodes = journal.state().near.as_ref().map(|near| WorkDone { key_lent, ..near.work_done() });
-    let (inside, carved) = (stages.inside, stages.carved);
-    let (source, out) = (args.source.as_str(), Some(*out));
-    let shown_files = listed.map(|listed| FilesShown { listed, across });
+    let source = task.args.source.as_str();
+    let shown_files = listed.as_ref().map(|listed| FilesShown { listed, across });
     let are_files_whole = shown_files.as_ref().is_none_or(|shown| shown.complete(source).is_ok());
     let shown = show::Shown {
         source,
-        search,
+        search: task.search,
         outcome: &outcome,
-        out,
+        out: Some(out),
         at_nodes,
         inside,
         carved,
         files: shown_files,
         known: known.as_ref(),
-        rules: None,
+        rules: task.rules.map(|set| RulesShown { set, tried: &tried }),
     };
     let answer = shown.answer(ended.is_ok());
-    let told = Told { answer: &answer, search, about: &about };
+    let told = Told { answer: &answer, search: task.search, about: &about };
     let mut names = files.publish(&told, outcome.coverage(), known.as_ref())?;
-    if ended.is_ok() && outcome.coverage().is_whole() && are_files_whole {
+    if ended.is_ok() && shown.is_whole() && are_files_whole {
         names.extend(carved.map(|_| format!("{CARVED}/{CARVED_TABLE}")));
         journal.finish(&names)?;
     }
     task.ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
-}
-
-/// Writes the hits of a journal, in their order, those in compressed data last. Fails if the process is asked to stop, and leaves what
-/// is in the folder as it was.
-async fn write_hits(
-    journal: &Journal,
-    (files, outcome, mut known): (&mut Writing<'_>, &mut Outcome, Option<&mut Known>),
-    (listed, search): (Option<&Listed>, &Arc<Search>),
-    (mut stop, out): (Option<&mut Stop>, &Path),
-) -> Result<()> {
-    let place = |offset: u64| listed.map(|listed| listed.places.at(offset));
-    for batch in journal.batches() {
-        let mut batch = batch?;
-        known.iter_mut().for_each(|known| known.take(&mut batch));
-        batch.hits.retain(|hit| !is_compressed(hit, search));
-        for hit in &batch.hits {
-            files.push(&Row::new(hit, batch.node.as_deref()).lying(place(hit.offset)), search)?;
-        }
-        outcome.add(&batch);
-        if let Some(stop) = stop.as_deref_mut() {
-            unless_stopped(stop, out).await?;
-        }
-    }
-    for inner in journal.inner_hits() {
-        for hit in &inner? {
-            outcome.count(&hit.hit);
-            files.push(&Row::inner(hit).lying(place(hit.offset)), search)?;
-        }
-    }
-    Ok(())
 }
 
 /// Fails if the process is asked to stop while a result is written.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use cheetah_search::{
-    CONTEXT_BYTES_MAX, Compressed, FileKind, Finder, Order, TextEncoding, UnknownCompressed, UnknownFileKind,
+    Atoms, CONTEXT_BYTES_MAX, Compressed, FileKind, Finder, Order, TextEncoding, UnknownCompressed, UnknownFileKind,
     UnknownFinder, read_words,
 };
 
@@ -98,10 +98,28 @@ impl OrderArgs {
         !self.inside.is_empty()
     }
 
+    /// Refuses what would do nothing for rules, which are tried on files as they are stored, and say themselves how they ignore case.
+    pub fn check_with_rules(&self) -> Result<()> {
+        let is_alone = self.words.is_none() && self.word.is_empty() && self.regex.is_empty() && self.is_without_kinds();
+        match () {
+            () if is_alone && self.is_inside() => Err(Failure::misused(
+                "--inside does not try rules on what compressed data hold: add words or the like to search there, or leave it out",
+            )),
+            () if is_alone && self.ignore_case => Err(Failure::misused(
+                "--ignore-case does not change rules: write nocase behind their strings, and leave it out",
+            )),
+            () => Ok(()),
+        }
+    }
+
+    const fn is_without_kinds(&self) -> bool {
+        self.find.is_empty() && self.headers.is_empty()
+    }
+
     /// Reads the list of words, and returns the order. It may ask for nothing if something else is searched for.
     pub fn read(&self, is_more: bool) -> Result<Order> {
         let listed = self.words.as_deref().map(list).transpose()?;
-        let is_empty = self.word.is_empty() && self.regex.is_empty() && self.find.is_empty() && self.headers.is_empty();
+        let is_empty = self.word.is_empty() && self.regex.is_empty() && self.is_without_kinds();
         match &listed {
             None if is_empty && !is_more => {
                 return Err(Failure::misused(
@@ -119,6 +137,7 @@ impl OrderArgs {
             expressions: self.regex.clone(),
             finders: self.finders(),
             blocks: Vec::new(),
+            atoms: Atoms::default(),
             encodings: self.encoding.clone(),
             ignore_case: self.ignore_case,
             context_bytes: usize::from(self.context),

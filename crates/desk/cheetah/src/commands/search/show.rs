@@ -29,7 +29,7 @@ const PATTERNS_SHOWN_MAX: usize = 20;
 pub fn unsearched_encodings(search: &Search, ui: Ui) {
     let (mut unwritable, mut assertions) = (Vec::new(), Vec::new());
     for pattern in search.patterns() {
-        if pattern.encodings.is_empty() {
+        if pattern.encodings.is_empty() && pattern.kind != PatternKind::Rule {
             unwritable.push(pattern.name.as_str());
         }
         if pattern.has_assertions {
@@ -163,19 +163,7 @@ impl Shown<'_> {
 
     /// The answer for people.
     pub fn text(&self) -> String {
-        let hits = match self.outcome.hits() {
-            0 => "no hits".to_owned(),
-            1 => "1 hit".to_owned(),
-            hits => format!("{hits} hits"),
-        };
-        let size = Size(self.outcome.coverage().size());
-        let place = match (self.rules, self.is_whole(), self.is_partly_searched()) {
-            (Some(rules), ..) => rules.place(),
-            (None, true, false) => format!("in all {size}"),
-            (None, true, true) => format!("so far in {size}; not all that it holds was searched"),
-            (None, false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
-        };
-        let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
+        let mut lines = vec![wrapped(&format!("{}: {}", self.source, self.hits_text()), 0)];
         lines.extend(self.pattern_lines());
         for (state, what) in [(State::Unreadable, "unreadable"), (State::Unread, "not there yet")] {
             let gaps = self.outcome.gaps().iter().filter(|gap| gap.state == state);
@@ -193,6 +181,24 @@ impl Shown<'_> {
         lines.join("\n")
     }
 
+    /// How many hits there are, and where; those of rules, which are tried on files, for themselves.
+    fn hits_text(&self) -> String {
+        let size = Size(self.outcome.coverage().size());
+        let place = match (self.is_covered(), self.is_partly_searched()) {
+            (true, false) => format!("in all {size}"),
+            (true, true) => format!("so far in {size}; not all that it holds was searched"),
+            (false, _) => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
+        };
+        let Some(rules) = self.rules else { return format!("{} {place}", hits_of(self.outcome.hits())) };
+        let patterns = self.search.patterns().iter().zip(self.outcome.hits_by_pattern());
+        let of_rules = patterns.filter(|(pattern, _)| pattern.kind == PatternKind::Rule).map(|(_, hits)| *hits).sum();
+        let matches = format!("{} of rules {}", hits_of(of_rules), rules.place());
+        if self.search.is_for_rules_alone() {
+            return matches;
+        }
+        format!("{matches}, and {} {place}", hits_of(self.outcome.hits().saturating_sub(of_rules)))
+    }
+
     /// Whether some of what was searched holds compressed data that were not searched to their end, or fragments that were not searched as
     /// one.
     fn is_partly_searched(&self) -> bool {
@@ -208,7 +214,7 @@ impl Shown<'_> {
 
     /// Whether every byte was searched, if bytes are searched.
     fn is_covered(&self) -> bool {
-        self.outcome.coverage().is_whole() || self.rules.is_some_and(|rules| !rules.is_searched())
+        self.outcome.coverage().is_whole() || self.search.is_for_nothing()
     }
 
     /// The patterns with the most hits.
@@ -290,19 +296,40 @@ pub fn earlier(answer: &serde_json::Value, source: &str, out: &Path, ui: Ui) -> 
 /// What an earlier search found. Of all that the source has only if all of it was searched to its end.
 fn earlier_text(answer: &serde_json::Value, source: &str) -> String {
     let (hits, size) = (numbers(Some(answer), &["hits"]), Size(numbers(Some(answer), &["size_bytes"])));
-    let hits = match hits {
-        0 => "no hits".to_owned(),
-        1 => "1 hit".to_owned(),
-        hits => format!("{hits} hits"),
-    };
+    let hits = hits_of(hits);
     let truncated = answer.get("truncated").and_then(serde_json::Value::as_array).map_or(0, Vec::len);
     let tried = answer.get("rules").map(|rules| numbers(Some(rules), &["files", "without_atoms"]));
     match (tried, truncated > 0 || unfinished_inside(answer) > 0) {
-        (Some(files), _) => format!("{source}: the rules were tried before on all {files} files: {hits}"),
+        (Some(files), _) if is_for_rules_alone(answer) => {
+            format!("{source}: the rules were tried before on all {files} files: {hits}")
+        }
+        (Some(files), false) => {
+            format!("{source}: all {size} were searched before, and the rules tried on all {files} files: {hits}")
+        }
+        (Some(files), true) => format!(
+            "{source}: {size} were searched before, and the rules tried on all {files} files: {hits} so far; not all that it holds was \
+             searched"
+        ),
         (None, false) => format!("{source}: all {size} were searched before: {hits}"),
         (None, true) => {
             format!("{source}: {size} were searched before: {hits} so far; not all that it holds was searched")
         }
+    }
+}
+
+/// Whether an earlier search looked for nothing but rules.
+fn is_for_rules_alone(answer: &serde_json::Value) -> bool {
+    let patterns = answer.get("patterns").and_then(serde_json::Value::as_array);
+    let is_rule = |pattern: &serde_json::Value| pattern.get("kind").is_some_and(|kind| kind == "rule");
+    answer.get("known").is_none_or(serde_json::Value::is_null) && patterns.is_some_and(|all| all.iter().all(is_rule))
+}
+
+/// A number of hits.
+fn hits_of(hits: u64) -> String {
+    match hits {
+        0 => "no hits".to_owned(),
+        1 => "1 hit".to_owned(),
+        hits => format!("{hits} hits"),
     }
 }
 
@@ -357,7 +384,7 @@ fn pattern(pattern: &Pattern, hits: u64) -> Option<answers::Pattern<'_>> {
         PatternKind::Finder => "find",
         PatternKind::Header => "header",
         PatternKind::Rule => "rule",
-        PatternKind::Compressed | PatternKind::Block => return None,
+        PatternKind::Compressed | PatternKind::Block | PatternKind::Atom => return None,
     };
     let encodings = pattern.encodings.iter().map(|encoding| encoding.name()).collect();
     Some(answers::Pattern { encodings, hits, kind, pattern: &pattern.name })
@@ -428,6 +455,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_earlier_search_with_rules_names_the_bytes_unless_it_was_for_rules_alone() {
+        let says_bytes = |kinds: &[&str], known: serde_json::Value| {
+            let patterns: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+            let rules = json!({ "files": 2, "without_atoms": 5 });
+            let answer = json!({ "hits": 0, "size_bytes": 1024, "patterns": patterns, "rules": rules, "known": known });
+            let text = earlier_text(&answer, "disk.raw");
+            assert!(text.contains("no hits") && text.contains("all 7 files"), "{text}");
+            text.contains("1KiB")
+        };
+        assert!(!says_bytes(&["rule", "rule"], json!(null)));
+        assert!(says_bytes(&["word", "rule"], json!(null)) && says_bytes(&["rule"], json!({ "runs": 0 })));
+    }
 
     #[test]
     fn an_earlier_search_without_hits_says_so_of_all_only_if_all_was_searched_to_its_end() {

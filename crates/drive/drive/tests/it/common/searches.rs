@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use cheetah_device::coverage::State;
-use cheetah_search::{Batch, Hit, Order, RunOptions, Search, run};
+use cheetah_search::{Atoms, Batch, Hit, Order, RunOptions, Search, run};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
@@ -12,13 +12,14 @@ use super::*;
 pub const WORD: &str = "Geheimnis";
 pub const MAIL: &[u8] = b" <john.doe@example.com>, ";
 
-/// Words, an expression that looks around, and a finder.
+/// Words, an expression that looks around, a finder, and atoms of rules.
 pub fn order(context_bytes: usize) -> Order {
     Order {
         words: vec![WORD.into(), "heim".into()],
         expressions: vec![r"\bGe[a-z]{2,9}".into()],
         finders: vec!["email".parse().unwrap()],
         blocks: Vec::new(),
+        atoms: Atoms { words: vec!["Geheim".into(), "doe@".into()], ignore_case: true },
         encodings: ["utf-8", "utf-16le"].map(|name| name.parse().unwrap()).to_vec(),
         ignore_case: false,
         context_bytes,

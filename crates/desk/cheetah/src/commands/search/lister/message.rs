@@ -1,5 +1,6 @@
 //! What the lister says: a value of JSON in each line. It has read hostile data, so nothing of it is trusted.
 
+use cheetah_source::search::atoms::AtomPlaces;
 use serde::{Deserialize, Serialize};
 
 /// What the lister is told at first.
@@ -38,17 +39,6 @@ pub struct TryRules<'a> {
     pub files: &'a [(String, String)],
     /// Where their atoms are; `None` if these were not searched for, and every file is read.
     pub searched: Option<&'a AtomPlaces>,
-}
-
-/// Where atoms of rules were found.
-#[derive(Debug, Serialize)]
-pub struct AtomPlaces {
-    /// The blocks that have a byte of one, in order.
-    pub blocks: Vec<u64>,
-    /// Offset and length of the ranges that were not searched, in order.
-    pub gaps: Vec<(u64, u64)>,
-    /// A block has two to the power of this many bytes.
-    pub shift: u32,
 }
 
 /// What the lister says.

@@ -15,8 +15,8 @@ use cheetah_source::OpenedSource;
 
 use self::child::MODULE;
 pub use self::child::{Death, Lister, SILENCE_MAX, Said};
-pub use self::message::{AtomPlaces, MatchFound, Message, SplitRules, TriedFound, TryRules, UntriedFound};
 use self::message::{Begin, FileFound, VolumeFound};
+pub use self::message::{MatchFound, Message, SplitRules, TriedFound, TryRules, UntriedFound};
 use crate::commands::python::Verb;
 use crate::failure::{Context as _, Result};
 use crate::os::{self, Feature};

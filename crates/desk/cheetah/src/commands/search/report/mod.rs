@@ -121,7 +121,7 @@ fn header(told: &Told<'_>, verdict: Verdict) -> Markup {
                 @for doubt in &about.doubts {
                     div class="wide" { dt { "In doubt" } dd { strong { (evidence(doubt)) } } }
                 }
-                @if answer.rules.is_none() {
+                @if !is_for_rules_alone(answer) {
                     div { dt { "Encodings" } dd { (evidence(&about.encodings.join(", "))) } }
                     div { dt { "Case of letters" } dd { @if about.ignore_case { "ignored" } @else { "respected" } } }
                     div { dt { "Context" } dd { (about.context_bytes) " bytes before and after each hit" } }
@@ -147,19 +147,41 @@ fn header(told: &Told<'_>, verdict: Verdict) -> Markup {
 
 /// What was found where. Without hits, it says how much was searched, and nothing of the rest.
 fn headline(answer: &Answer<'_>, verdict: Verdict) -> String {
-    let hits = match answer.hits {
+    let of_rules = answer.patterns.iter().filter(|pattern| pattern.kind == "rule").map(|pattern| pattern.hits).sum();
+    let hits = hits_of(answer.hits.saturating_sub(of_rules));
+    let matches = answer.rules.as_ref().map(|rules| {
+        let (matches, files) = (hits_of(of_rules), count(rules.files.saturating_add(rules.without_atoms)));
+        match answer.complete {
+            true => format!("{matches} of rules in all {files} files"),
+            false => format!("{matches} of rules in the {files} files on which they were tried"),
+        }
+    });
+    if let Some(matches) = matches {
+        return match is_for_rules_alone(answer) {
+            true => matches,
+            false => format!("{matches}. {}", of_bytes(answer, &hits, verdict)),
+        };
+    }
+    of_bytes(answer, &hits, verdict)
+}
+
+/// A number of hits, at the start of a sentence.
+fn hits_of(hits: u64) -> String {
+    match hits {
         0 => "No hits".to_owned(),
         1 => "1 hit".to_owned(),
         hits => format!("{} hits", count(hits)),
-    };
-    let size = Size(answer.size_bytes);
-    if let Some(rules) = &answer.rules {
-        let files = count(rules.files.saturating_add(rules.without_atoms));
-        return match answer.complete {
-            true => format!("{hits} of rules in all {files} files"),
-            false => format!("{hits} of rules in the {files} files on which they were tried"),
-        };
     }
+}
+
+/// Whether nothing was looked for but rules.
+fn is_for_rules_alone(answer: &Answer<'_>) -> bool {
+    answer.rules.is_some() && answer.known.is_none() && answer.patterns.iter().all(|pattern| pattern.kind == "rule")
+}
+
+/// Where there are hits of patterns that are searched in the bytes.
+fn of_bytes(answer: &Answer<'_>, hits: &str, verdict: Verdict) -> String {
+    let size = Size(answer.size_bytes);
     match answer.complete {
         true if verdict == Verdict::Whole => format!("{hits} in all {size}"),
         true => format!("{hits} so far in {size}; not all that it holds was searched"),
@@ -169,8 +191,11 @@ fn headline(answer: &Answer<'_>, verdict: Verdict) -> String {
 
 fn sentence(answer: &Answer<'_>, verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Whole if answer.rules.is_some() => {
+        Verdict::Whole if is_for_rules_alone(answer) => {
             "The rules were tried on every file, and on nothing that lies in no file."
+        }
+        Verdict::Whole if answer.rules.is_some() => {
+            "Every byte of the source was searched, and the rules were tried on every file."
         }
         Verdict::Whole => "Every byte of the source was searched.",
         Verdict::Gaps => "Nothing is known of what was not searched. Section 1 lists it.",

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::common::{count, numbers, section};
 use super::evidence::evidence;
+use super::is_for_rules_alone;
 use super::listed::listed;
 use super::rules::tried;
 use super::told::Told;
@@ -22,7 +23,7 @@ pub fn coverage(told: &Told<'_>) -> Markup {
     html! {
         section {
             (section(1, "coverage", "What was searched, and what was not"))
-            @if answer.rules.as_ref().is_none_or(|rules| rules.searched) {
+            @if answer.rules.as_ref().is_none_or(|rules| rules.searched) || !is_for_rules_alone(answer) {
                 (states(answer))
                 (gaps(answer))
             }

@@ -150,6 +150,38 @@ fn no_hits_are_not_said_of_all_if_files_are_not_listed_or_fragments_are_not_sear
 }
 
 #[test]
+fn hits_of_rules_and_of_words_are_counted_apart_and_said_of_all_only_if_both_were_searched() {
+    let rules = || answers::Rules {
+        atoms: 1,
+        central: &[],
+        cut: 0,
+        files: 2,
+        in_pieces: 0,
+        lister: None,
+        problems: &[],
+        searched: true,
+        skipped: 0,
+        untried: Vec::new(),
+        untried_files: 0,
+        volumes: Vec::new(),
+        without_atoms: 5,
+    };
+    let rule = answers::Pattern { encodings: Vec::new(), hits: 3, kind: "rule", pattern: HOSTILE };
+    let words = answer(4);
+    let patterns = words.patterns.into_iter().chain([rule]).collect();
+    let both = Answer { hits: 7, patterns, rules: Some(rules()), ..answer(4) };
+    let page = shown(&both);
+    assert!(page.contains("3 hits of rules in all 7 files. 4 hits in all 4KiB") && page.contains("Encodings</dt>"));
+    let page = shown(&Answer { complete: false, ..both });
+    assert!(page.contains("3 hits of rules in the 7 files on which they were tried. 4 hits in the 4KiB of 4KiB"));
+    let rule = answers::Pattern { encodings: Vec::new(), hits: 0, kind: "rule", pattern: HOSTILE };
+    let alone = Answer { hits: 0, patterns: vec![rule], rules: Some(rules()), ..answer(0) };
+    let page = shown(&alone);
+    assert!(page.contains("No hits of rules in all 7 files") && !page.contains("in all 4KiB"));
+    assert!(!page.contains("Encodings</dt>"));
+}
+
+#[test]
 fn of_a_long_hit_its_beginning_and_what_is_near_it_is_shown() {
     let mut samples = Samples::default();
     let (before, after) = ([vec![b'x'; 4096], b"near".to_vec()].concat(), vec![b'y'; 4096]);

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use cheetah_search::{Order, Search, TextEncoding, WORDS_MAX};
+use cheetah_search::{Atoms, PatternKind, Search, WORDS_MAX};
 use sha2::{Digest as _, Sha256};
 
 use super::super::lister::{self, Lister, Message, SILENCE_MAX, Said, SplitRules};
@@ -21,8 +21,6 @@ use crate::signals::Stop;
 const FILES_BYTES_MAX: u64 = 64 << 20;
 /// The maximum number of rules.
 const RULES_MAX: usize = 1_000_000;
-/// The encoding in which atoms are searched: each byte is a character of it.
-const ENCODING: &str = "windows-1252";
 
 /// Rules.
 pub struct RuleSet {
@@ -105,32 +103,29 @@ impl RuleSet {
         self.central.is_empty() && !self.atoms.is_empty()
     }
 
-    /// The order of a search for the atoms, which asks for nothing if none are searched for.
-    pub fn order(&self) -> Result<Order> {
-        if !self.is_searched() {
-            return Ok(Order::default());
+    /// The atoms that are searched for.
+    pub fn searched(&self) -> Atoms {
+        match self.is_searched() {
+            true => Atoms { words: self.atoms.clone(), ignore_case: self.ignore_case },
+            false => Atoms::default(),
         }
-        let encoding = ENCODING.parse::<TextEncoding>().map_err(Failure::failed)?;
-        Ok(Order {
-            words: self.atoms.clone(),
-            encodings: vec![encoding],
-            ignore_case: self.ignore_case,
-            ..Order::default()
-        })
     }
 
-    /// What names the matches of the rules.
-    pub fn named(&self) -> Named {
-        let search = Search::of_rules(self.names.iter().map(|(_, rule)| rule.clone()));
-        let numbers = self.names.iter().enumerate();
-        Named { search, numbers: numbers.map(|(number, name)| (name.clone(), number)).collect() }
+    /// The names of the rules.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.names.iter().map(|(_, rule)| rule.clone())
+    }
+
+    /// The rules as patterns of a search that has them.
+    pub fn named(&self, search: &Search) -> Named {
+        let first = search.patterns().iter().take_while(|pattern| pattern.kind != PatternKind::Rule).count();
+        let numbers = self.names.iter().zip(first..);
+        Named { numbers: numbers.map(|(name, number)| (name.clone(), number)).collect() }
     }
 }
 
 /// The rules as patterns of a search.
 pub struct Named {
-    /// The patterns.
-    pub search: Search,
     numbers: HashMap<(String, String), usize>,
 }
 
@@ -194,6 +189,8 @@ fn digest(files: &[(String, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cheetah_search::Order;
+
     use super::*;
 
     fn set(messages: &[&str]) -> (RuleSet, bool) {
@@ -216,12 +213,13 @@ mod tests {
         const ATOMS: &str = r#"{"atoms":["This program","\u0081word"]}"#;
         let (split, makes_sense) = set(&[r#"{"ignore_case":true}"#, ATOMS, r#"{"names":[["a.yar","Dropper"]]}"#]);
         assert!(makes_sense && split.is_searched());
-        let order = split.order().unwrap();
-        assert!(order.ignore_case && order.words.len() == 2 && Search::new(&order).is_ok());
-        assert_eq!(split.named().number("a.yar", "Dropper"), Some(0));
-        assert_eq!(split.named().number("b.yar", "Dropper"), None);
+        let (words, encodings) = (vec!["word".into()], vec!["utf-8".parse().unwrap()]);
+        let order = Order { words, encodings, atoms: split.searched(), ..Order::default() };
+        assert!(order.atoms.ignore_case && order.atoms.words.len() == 2);
+        let named = split.named(&Search::new(&order).unwrap().with_rules(split.names()));
+        assert_eq!((named.number("a.yar", "Dropper"), named.number("b.yar", "Dropper")), (Some(2), None));
         let (central, _) = set(&[ATOMS, r#"{"central":[["a.yar","Large","condition"]]}"#]);
-        assert!(!central.is_searched() && central.order().unwrap() == Order::default());
+        assert!(!central.is_searched() && central.searched() == Atoms::default());
         assert!(!set(&[]).0.is_searched());
     }
 

@@ -190,11 +190,6 @@ impl RulesShown<'_> {
         self.tried.is_whole()
     }
 
-    /// Whether atoms were searched for.
-    pub fn is_searched(self) -> bool {
-        self.set.is_searched()
-    }
-
     /// The files of which it is known which rules match.
     pub const fn files(self) -> u64 {
         self.tried.files()

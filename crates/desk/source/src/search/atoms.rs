@@ -3,9 +3,8 @@
 
 use cheetah_device::Coverage;
 use cheetah_device::coverage::State;
-use cheetah_search::{Batch, Hit};
-
-use super::super::lister::AtomPlaces;
+use cheetah_search::{Batch, Hit, PatternKind, Search};
+use serde::Serialize;
 
 /// A block has at least two to the power of this many bytes: a sector.
 const SHIFT: u32 = 9;
@@ -15,8 +14,21 @@ const BLOCKS_MAX: usize = 1 << 22;
 /// Blocks that are gathered before they are sorted in.
 const GATHERED_MAX: usize = 1 << 16;
 
-/// The blocks that have a byte of an atom.
-pub struct Blocks {
+/// Where atoms of rules were found, and where they may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AtomPlaces {
+    /// The blocks that have a byte of one, in order.
+    pub blocks: Vec<u64>,
+    /// Offset and length of the ranges that were not searched, in order.
+    pub gaps: Vec<(u64, u64)>,
+    /// A block has two to the power of this many bytes.
+    pub shift: u32,
+}
+
+/// The atoms that a search has found: the blocks that have a byte of one.
+pub struct FoundAtoms {
+    /// The pattern of atoms.
+    pattern: Option<usize>,
     shift: u32,
     /// In order.
     blocks: Vec<u64>,
@@ -24,17 +36,22 @@ pub struct Blocks {
     gathered: Vec<u64>,
 }
 
-impl Blocks {
+impl FoundAtoms {
     /// None yet.
-    pub const fn new() -> Self {
-        Self { shift: SHIFT, blocks: Vec::new(), gathered: Vec::new() }
+    pub fn new(search: &Search) -> Self {
+        let pattern = search.patterns().iter().position(|pattern| pattern.kind == PatternKind::Atom);
+        Self { pattern, shift: SHIFT, blocks: Vec::new(), gathered: Vec::new() }
     }
 
-    /// Takes the hits out of a batch: atoms are no results.
+    /// Takes the atoms out of the hits of a batch: they are no results.
     pub fn take(&mut self, batch: &mut Batch) {
-        for hit in batch.hits.drain(..) {
-            self.add(&hit);
-        }
+        batch.hits.retain(|hit| {
+            let is_atom = Some(hit.pattern) == self.pattern;
+            if is_atom {
+                self.add(hit);
+            }
+            !is_atom
+        });
     }
 
     fn add(&mut self, hit: &Hit) {
@@ -74,17 +91,34 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use cheetah_device::ByteRange;
+    use cheetah_search::{Atoms, Order};
 
     use super::*;
 
+    fn found() -> FoundAtoms {
+        let atoms = Atoms { words: vec!["xxxx".into()], ignore_case: false };
+        let encodings = vec!["utf-8".parse().unwrap()];
+        let order = Order { words: vec!["word".into()], atoms, encodings, ..Order::default() };
+        FoundAtoms::new(&Search::new(&order).unwrap())
+    }
+
     fn hit(offset: u64, len: usize) -> Hit {
         let encoding = "windows-1252".parse().unwrap();
-        Hit { offset, pattern: 0, encoding, bytes: vec![b'x'; len], before: Vec::new(), after: Vec::new() }
+        Hit { offset, pattern: 1, encoding, bytes: vec![b'x'; len], before: Vec::new(), after: Vec::new() }
+    }
+
+    #[test]
+    fn atoms_are_taken_out_of_the_hits_and_words_are_left() {
+        let (mut found, word) = (found(), Hit { pattern: 0, ..hit(600, 4) });
+        let hits = vec![hit(512, 4), word.clone(), hit(700, 4)];
+        let mut batch = Batch { range: ByteRange::new(0, 4096), state: State::Read, why: None, hits, node: None };
+        found.take(&mut batch);
+        assert_eq!((batch.hits, found.places(&Coverage::new(4096)).blocks), (vec![word], vec![1]));
     }
 
     #[test]
     fn each_block_with_a_byte_of_an_atom_is_there_once_and_what_was_not_searched_is_a_gap() {
-        let mut blocks = Blocks::new();
+        let mut blocks = found();
         for (offset, len) in [(4600, 32), (0, 4), (510, 4), (511, 4), (4096, 32)] {
             blocks.add(&hit(offset, len));
         }
@@ -99,7 +133,7 @@ mod tests {
 
     #[test]
     fn blocks_become_larger_if_there_are_too_many() {
-        let mut blocks = Blocks::new();
+        let mut blocks = found();
         blocks.blocks = (0..BLOCKS_MAX as u64).map(|block| 2 * block).collect();
         blocks.add(&hit(3 << SHIFT, 4));
         let places = blocks.places(&Coverage::new(8192));
