@@ -41,17 +41,6 @@ impl Aspect {
             Self::Available => "available",
         }
     }
-
-    /// Returns its name in a sentence.
-    pub(super) const fn noun(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "round trips",
-            Self::Mtu => "the path's MTU",
-            Self::Hops => "routers",
-            Self::Capacity => "the capacity",
-            Self::Available => "the available bandwidth",
-        }
-    }
 }
 
 impl fmt::Display for Aspect {
