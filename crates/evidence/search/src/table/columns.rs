@@ -63,25 +63,36 @@ pub enum Layout {
 /// The number of columns of a table that does not say where hits lie.
 const WITHOUT_PLACES: usize = 9;
 
+// The columns of more than one table.
+const ENCODING: Column = Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) };
+const TEXT: Column = Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) };
+const VOLUME: Column =
+    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) };
+const PATH: Column =
+    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) };
+const STATE: Column =
+    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) };
+const FILE_OFFSET: Column = Column {
+    name: "file_offset",
+    kind: Kind::SomeNumber,
+    cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
+};
+
 /// The columns, in order, those of the places of hits last.
 static COLUMNS: [Column; 15] = [
     Column { name: "offset", kind: Kind::Number, cell: |row, _| Cell::Number(row.offset) },
     Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.hit.len()) },
     Column { name: "pattern", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
-    Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) },
-    Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) },
+    ENCODING,
+    TEXT,
     Column { name: "context", kind: Kind::Text, cell: |row, search| text(search.context(row.hit)) },
     Column { name: "inside", kind: Kind::SomeText, cell: |row, _| some(row.inside) },
     Column { name: "node", kind: Kind::SomeText, cell: |row, _| some(row.node.map(|node| &*node.name)) },
     Column { name: "instance", kind: Kind::SomeText, cell: |row, _| some(row.node.map(|node| &*node.instance)) },
-    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
-    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
-    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
-    Column {
-        name: "file_offset",
-        kind: Kind::SomeNumber,
-        cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
-    },
+    VOLUME,
+    PATH,
+    STATE,
+    FILE_OFFSET,
     Column {
         name: "others",
         kind: Kind::Number,
@@ -98,16 +109,12 @@ static RULE_COLUMNS: [Column; 12] = [
     Column { name: "rules", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.file)) },
     Column { name: "tags", kind: Kind::Text, cell: |row, _| text(row.rule.map_or("", |rule| rule.tags)) },
     Column { name: "string", kind: Kind::SomeText, cell: |row, _| some(row.rule.and_then(|rule| rule.string)) },
-    Column { name: "encoding", kind: Kind::Text, cell: |row, _| text(row.hit.encoding.name()) },
-    Column { name: "text", kind: Kind::Text, cell: |row, search| text(search.text(row.hit)) },
-    Column { name: "volume", kind: Kind::SomeNumber, cell: |row, _| number(place(row).and_then(volume)) },
-    Column { name: "path", kind: Kind::SomeText, cell: |row, _| some(place(row).and_then(|place| place.path)) },
-    Column { name: "state", kind: Kind::Text, cell: |row, _| text(place(row).map_or("", |place| place.state.name())) },
-    Column {
-        name: "file_offset",
-        kind: Kind::SomeNumber,
-        cell: |row, _| number(place(row).and_then(|place| place.file_offset)),
-    },
+    ENCODING,
+    TEXT,
+    VOLUME,
+    PATH,
+    STATE,
+    FILE_OFFSET,
 ];
 
 /// The columns of a table.
