@@ -101,32 +101,14 @@ impl OwnDirectory {
     ///
     /// If it cannot be written. The old content is then unchanged.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.put(name, content, true).map(drop)
-    }
-
-    /// Writes a new file. Returns whether it did: `false` if there is a file of that name.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn write_new(&self, name: &str, content: &[u8]) -> Result<bool> {
-        self.put(name, content, false)
-    }
-
-    fn put(&self, name: &str, content: &[u8], replace: bool) -> Result<bool> {
         let doing = |error| Error::io(format_args!("writing {}", self.at(name).display()), &error);
         let temporary = format!(".{name}.{}.{:016x}", std::process::id(), random::bits_64()?);
         let mut file = self.folder.create(&temporary).map_err(doing)?;
         let written = file.write_all(content).and_then(|()| file.sync_all()).map_err(doing);
         // Some systems do not rename an open file.
         drop(file);
-        let rename = || self.folder.rename(&temporary, name, replace);
-        let renamed = written.and_then(|()| match rename() {
-            Ok(()) => Ok(true),
-            Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(doing(error)),
-        });
-        if !matches!(renamed, Ok(true)) {
+        let renamed = written.and_then(|()| self.folder.rename(&temporary, name).map_err(doing));
+        if renamed.is_err() {
             // A temporary file that cannot be removed is never read.
             let _ = self.folder.remove(&temporary);
         }
@@ -273,7 +255,6 @@ mod tests {
         let (_dir, own) = own();
         own.write("key", b"one").unwrap();
         own.write("key", b"two").unwrap();
-        assert!(!own.write_new("key", b"three").unwrap());
         assert_eq!(**own.read("key", 3).unwrap().unwrap(), *b"two");
         assert!(own.read("key", 2).is_err());
         assert!(own.read("other", 9).unwrap().is_none());

@@ -31,6 +31,4 @@ pub mod storage;
 pub mod thread;
 
 pub use crc64::{crc64_nvme, page_digest};
-#[cfg(unix)]
-pub use os::rename::rename_new_at;
 pub use rename::rename_new;
