@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cheetah_error::{Error, Result};
-use cheetah_kit::file::sync_folder;
+use cheetah_kit::file::{if_there, sync_folder};
 use cheetah_kit::random;
 use zeroize::Zeroizing;
 
@@ -122,12 +122,8 @@ impl OwnDirectory {
     ///
     /// If it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<()> {
-        match self.folder.remove(name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::io(format_args!("removing {}", self.at(name).display()), &error))
-            }
-            _ => Ok(()),
-        }
+        let removed = if_there(self.folder.remove(name)).map(drop);
+        removed.map_err(|error| Error::io(format_args!("removing {}", self.at(name).display()), &error))
     }
 
     /// Takes the lock of this name; waits for another process that has it.
@@ -219,11 +215,9 @@ fn failed(doing: &str, path: &Path, why: Unusable) -> Error {
 
 /// The names in a directory that `wanted` accepts, sorted; none if there is no directory.
 pub(crate) fn names_in(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io(format_args!("reading {}", path.display()), &error)),
-    };
+    let entries = if_there(std::fs::read_dir(path));
+    let entries = entries.map_err(|error| Error::io(format_args!("reading {}", path.display()), &error))?;
+    let Some(entries) = entries else { return Ok(Vec::new()) };
     let names = entries.flatten().filter_map(|entry| wanted(entry.file_name().to_str()?));
     let mut names: Vec<String> = names.collect();
     names.sort();
