@@ -12,7 +12,9 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use cheetah_error::{Error, Result};
-use cheetah_kit::file::{FileExt as _, NotItself, if_there, of_its_owner_alone, open_itself, sync_folder, try_lock, unlock};
+use cheetah_kit::file::{
+    FileExt as _, NotItself, if_there, of_its_owner_alone, open_itself, sync_folder, try_lock, unlock,
+};
 
 use crate::publish::persist;
 
