@@ -272,8 +272,4 @@ impl Sink for Raw {
         }
         .boxed()
     }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
-    }
 }
