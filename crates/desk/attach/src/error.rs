@@ -145,6 +145,9 @@ pub enum Error {
     /// Flushing failed: written data may not be on stable storage.
     #[error("written data may not have arrived: {0}")]
     Flush(cheetah_device::Error),
+    /// This system is not Linux.
+    #[error("this system has neither FUSE nor block devices of programs")]
+    NotOffered,
     /// The operating system reported an error.
     #[error("{context}: {}", os_error::describe(error))]
     Io {
@@ -174,6 +177,7 @@ impl Error {
             Self::StaysReadOnly(device) => Attach::AllowWrites { device: shown(device) },
             Self::Unlike { .. } | Self::SectorSize(_) => Attach::UseMount,
             Self::InUse { .. } => Attach::CutOff,
+            Self::NotOffered => Attach::ExportOrGoThere,
             _ => return None,
         };
         Some(next.into())

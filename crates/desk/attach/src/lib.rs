@@ -5,19 +5,36 @@
 //!
 //! [`nbd`] makes it a block device of the kernel, if the kernel has the module `nbd`; `ublk` does the same with the module
 //! `ublk_drv`, if this crate has the feature `ublk`.
+//!
+//! Other systems than Linux have the same functions, which fail with [`Error::NotOffered`].
 
 #![deny(unsafe_code)]
 
-pub mod block;
-mod blocking;
 pub mod error;
+mod options;
+
+#[cfg(target_os = "linux")]
+pub mod block;
+#[cfg(target_os = "linux")]
+mod blocking;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 pub mod fuse;
+#[cfg(target_os = "linux")]
 mod kernel;
+#[cfg(target_os = "linux")]
 pub mod nbd;
+#[cfg(target_os = "linux")]
 mod table;
+#[cfg(target_os = "linux")]
 mod task;
-#[cfg(feature = "ublk")]
+#[cfg(all(target_os = "linux", feature = "ublk"))]
 pub mod ublk;
 
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Mount, block, mount, nbd, unmount};
 pub use error::{Error, Result};
-pub use fuse::{Mount, MountOptions, mount, unmount};
+#[cfg(target_os = "linux")]
+pub use fuse::{Mount, mount, unmount};
+pub use options::MountOptions;

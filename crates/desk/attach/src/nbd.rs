@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use crate::block::{AttachOptions, Attachment};
 use crate::blocking::blocking;
 use crate::kernel::nbd::Kernel;
 use crate::kernel::netlink::{Connect, Serving};
+pub use crate::options::Start;
 use crate::{Error, Result};
 
 /// The kernel's buffer for what the server sends, in bytes: several large replies.
@@ -35,17 +36,6 @@ const RESUME_RETRIES: u32 = 20;
 const RESUME_PAUSE: Duration = Duration::from_millis(100);
 /// How many connections in a row may be lost soon after they began.
 const FAILURES_MAX: u32 = 5;
-
-/// Which device to make.
-#[derive(Debug, Clone)]
-pub enum Start {
-    /// The first free one.
-    Free,
-    /// This one: `/dev/nbdN`.
-    At(PathBuf),
-    /// Continue to serve this one, whose process has died.
-    Resume(PathBuf),
-}
 
 /// Fails if the kernel cannot attach anything for this user.
 ///

@@ -1,5 +1,6 @@
 //! Mounted devices, used as tools use them. The tests need /dev/fuse, and some of them root; otherwise they print that
 //! they are skipped, and pass.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::fs::{self, File, OpenOptions};

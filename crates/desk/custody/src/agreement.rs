@@ -297,7 +297,7 @@ impl ReportClaims {
     }
 
     fn hash(&mut self, name: &str, value: &str) {
-        let Some(kind) = HashKind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
+        let Some(kind) = HashKind::of_name(name) else { return };
         let place = match kind {
             HashKind::Md5 => &mut self.hashes.md5,
             HashKind::Sha1 => &mut self.hashes.sha1,

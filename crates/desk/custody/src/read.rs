@@ -95,10 +95,7 @@ impl FullRead {
     /// Notes a range that cannot be read; whether zeros may stand for it.
     fn give_up(&mut self, range: ByteRange, error: &DeviceError) -> bool {
         if let DeviceError::Unreadable { .. } | DeviceError::Withheld { .. } = error {
-            match self.unreadable.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => self.unreadable.push(range),
-            }
+            range.append_to(&mut self.unreadable);
             return true;
         }
         let why = reason(error);

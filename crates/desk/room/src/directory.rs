@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cheetah_error::{Error, Result};
-use cheetah_kit::file::sync_folder;
+use cheetah_kit::file::{if_there, sync_folder};
 use cheetah_kit::random;
 use zeroize::Zeroizing;
 
@@ -101,32 +101,14 @@ impl OwnDirectory {
     ///
     /// If it cannot be written. The old content is then unchanged.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.put(name, content, true).map(drop)
-    }
-
-    /// Writes a new file. Returns whether it did: `false` if there is a file of that name.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn write_new(&self, name: &str, content: &[u8]) -> Result<bool> {
-        self.put(name, content, false)
-    }
-
-    fn put(&self, name: &str, content: &[u8], replace: bool) -> Result<bool> {
         let doing = |error| Error::io(format_args!("writing {}", self.at(name).display()), &error);
         let temporary = format!(".{name}.{}.{:016x}", std::process::id(), random::bits_64()?);
         let mut file = self.folder.create(&temporary).map_err(doing)?;
         let written = file.write_all(content).and_then(|()| file.sync_all()).map_err(doing);
         // Some systems do not rename an open file.
         drop(file);
-        let rename = || self.folder.rename(&temporary, name, replace);
-        let renamed = written.and_then(|()| match rename() {
-            Ok(()) => Ok(true),
-            Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(doing(error)),
-        });
-        if !matches!(renamed, Ok(true)) {
+        let renamed = written.and_then(|()| self.folder.rename(&temporary, name).map_err(doing));
+        if renamed.is_err() {
             // A temporary file that cannot be removed is never read.
             let _ = self.folder.remove(&temporary);
         }
@@ -140,12 +122,8 @@ impl OwnDirectory {
     ///
     /// If it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<()> {
-        match self.folder.remove(name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::io(format_args!("removing {}", self.at(name).display()), &error))
-            }
-            _ => Ok(()),
-        }
+        let removed = if_there(self.folder.remove(name)).map(drop);
+        removed.map_err(|error| Error::io(format_args!("removing {}", self.at(name).display()), &error))
     }
 
     /// Takes the lock of this name; waits for another process that has it.
@@ -237,11 +215,9 @@ fn failed(doing: &str, path: &Path, why: Unusable) -> Error {
 
 /// The names in a directory that `wanted` accepts, sorted; none if there is no directory.
 pub(crate) fn names_in(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io(format_args!("reading {}", path.display()), &error)),
-    };
+    let entries = if_there(std::fs::read_dir(path));
+    let entries = entries.map_err(|error| Error::io(format_args!("reading {}", path.display()), &error))?;
+    let Some(entries) = entries else { return Ok(Vec::new()) };
     let names = entries.flatten().filter_map(|entry| wanted(entry.file_name().to_str()?));
     let mut names: Vec<String> = names.collect();
     names.sort();
@@ -273,7 +249,6 @@ mod tests {
         let (_dir, own) = own();
         own.write("key", b"one").unwrap();
         own.write("key", b"two").unwrap();
-        assert!(!own.write_new("key", b"three").unwrap());
         assert_eq!(**own.read("key", 3).unwrap().unwrap(), *b"two");
         assert!(own.read("key", 2).is_err());
         assert!(own.read("other", 9).unwrap().is_none());

@@ -184,31 +184,9 @@ impl OpenedSource {
         let Some(filling) = Filling::open(file, opener(access.link, access.session.clone()), options).await? else {
             return Ok(None);
         };
-        let (device, name, identity) = (filling.device(), name_of(file), drive_identity(file));
+        let device = filling.device();
         let closing = Closing::Filling(Box::new(filling));
-        let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
-        let (doubts, layers) = (Vec::new(), Layers::default());
-        // Its source is behind a link, and the drive keeps what a look reads.
-        let behind = Some(image_on(file, device.clone()));
-        let unread_volumes = Vec::new();
-        let stack = volumes_of_drive(&device, access, file, beside).await;
-        Ok(Some(Self {
-            base: device.clone(),
-            device,
-            stack,
-            volume: None,
-            name,
-            identity,
-            lost,
-            doubts,
-            unread_volumes,
-            behind,
-            reached,
-            closing,
-            meter: None,
-            layers,
-            others: Vec::new(),
-        }))
+        Ok(Some(Self::on_drive(file, (device, closing), access, beside).await))
     }
 
     async fn drive(file: &DriveFile, access: &Access, beside: &Beside) -> Result<Self> {
@@ -230,26 +208,36 @@ impl OpenedSource {
         let drive = Drive::open(file, options).await?;
         let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
-        // A drive that is written to is no evidence.
-        let behind = (!access.writable).then(|| image_on(file, device.clone()));
+        let opened = Self::on_drive(file, (device, Closing::Drive(drive)), access, beside).await;
+        Ok(Self { lost, ..opened })
+    }
+
+    /// The drive of this file, whose device is open.
+    async fn on_drive(
+        file: &DriveFile,
+        (device, closing): (DynDevice, Closing),
+        access: &Access,
+        beside: &Beside,
+    ) -> Self {
         let stack = volumes_of_drive(&device, access, file, beside).await;
-        Ok(Self {
+        Self {
             base: device.clone(),
-            device,
             stack,
             volume: None,
             name: name_of(file),
             identity: drive_identity(file),
-            lost,
+            lost: Vec::new(),
             doubts: Vec::new(),
             unread_volumes: Vec::new(),
-            behind,
+            // A drive that is written to is no evidence. One that is being filled keeps what a look reads of its source.
+            behind: (!access.writable).then(|| image_on(file, device.clone())),
             reached: SourceConnections::nodes(file, access),
-            closing: Closing::Drive(drive),
+            closing,
             meter: None,
             layers: Layers::default(),
             others: Vec::new(),
-        })
+            device,
+        }
     }
 
     async fn source(text: &str, access: &Access, beside: &Beside) -> Result<Self> {

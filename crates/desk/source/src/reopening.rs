@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::reconnect::Losses;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Extent, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Extent, Geometry, Io, try_io};
 use cheetah_drive::digests::digest;
 use cheetah_error::{Error, Result};
 use cheetah_image::{Evidence, Identity};
@@ -190,10 +190,8 @@ impl Device for Reopening {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        match self.check(range) {
-            Ok(()) => Io::later(self.read_or_reopen(range)),
-            Err(error) => Io::fail(error),
-        }
+        try_io!(self.check(range));
+        Io::later(self.read_or_reopen(range))
     }
 
     fn cache(&self, range: ByteRange) -> Io<'_, ()> {

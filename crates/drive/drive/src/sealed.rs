@@ -13,7 +13,7 @@ use cheetah_device::{DynDevice, Size};
 use cheetah_error::{Error, Next, Result, next};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
-use cheetah_kit::file::Status;
+use cheetah_kit::file::{Status, if_there};
 use cheetah_kit::number::gcd;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternatives, Opening, RecordStore, Version};
@@ -289,10 +289,7 @@ pub(crate) fn destroy_key(file: &DriveFile, keyring: &Keyring) -> Result<bool> {
     keyring.forget(&id(file)?);
     let overwriting =
         |error: std::io::Error| Error::io(format_args!("destroying the key in {}", file.path.display()), &error);
-    let mut former = match File::options().write(true).open(&file.path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        opened => Some(opened.map_err(overwriting)?),
-    };
+    let mut former = if_there(File::options().write(true).open(&file.path)).map_err(overwriting)?;
     file.clone().update(|kept| {
         if let Some(seal) = &mut kept.sealed {
             seal.keys.clear();

@@ -33,7 +33,6 @@
 mod announce;
 mod arena;
 mod control;
-mod digest;
 mod disks;
 pub mod export;
 pub mod exports;

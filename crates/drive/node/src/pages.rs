@@ -1,9 +1,12 @@
 //! Copying into and out of a slot, page by page, updating and checking digests.
+//!
+//! A digest is computed from a buffer before the bytes are stored, or, where they are received in place, at once after that, while
+//! they are in the processor's cache: defective memory changes them only later.
 
 use cheetah_device::ByteRange;
+use cheetah_kit::page_digest;
 
 use crate::arena::{PAGE_BYTES, View, ViewMut};
-use crate::digest::digest;
 
 /// The page of the slot, from 0, that does not match its digest.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,12 +64,12 @@ pub(crate) fn write(view: &mut ViewMut<'_>, offset: u64, bytes: &[u8], checked: 
         let source = &bytes[indices(ByteRange::new(piece.offset - offset, piece.len))];
         let stored = &mut view.bytes[page * PAGE_BYTES..][..PAGE_BYTES];
         if within.len() == PAGE_BYTES {
-            view.digests[page] = digest(source);
+            view.digests[page] = page_digest(source);
             stored.copy_from_slice(source);
         } else {
             check(stored, page, view.digests[page])?;
             stored[within].copy_from_slice(source);
-            view.digests[page] = digest(stored);
+            view.digests[page] = page_digest(stored);
         }
     }
     Ok(())
@@ -76,12 +79,12 @@ pub(crate) fn write(view: &mut ViewMut<'_>, offset: u64, bytes: &[u8], checked: 
 /// is computed while they are in the processor's cache.
 pub(crate) fn digest_whole(view: &mut ViewMut<'_>, start: usize, len: usize) {
     for page in start / PAGE_BYTES..(start + len) / PAGE_BYTES {
-        view.digests[page] = digest(&view.bytes[page * PAGE_BYTES..][..PAGE_BYTES]);
+        view.digests[page] = page_digest(&view.bytes[page * PAGE_BYTES..][..PAGE_BYTES]);
     }
 }
 
 fn check(bytes: &[u8], page: usize, expected: u64) -> Result<(), BadPage> {
-    if digest(bytes) == expected { Ok(()) } else { Err(BadPage(page)) }
+    if page_digest(bytes) == expected { Ok(()) } else { Err(BadPage(page)) }
 }
 
 // The ranges below lie within a slot or a buffer in memory, so nothing is truncated.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing, try_io};
 
 use crate::digest_cells::DigestCells;
 use crate::geometry::ArrayGeometry;
@@ -125,9 +125,7 @@ impl Device for Array {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         Io::later(async move {
             self.inner.members.may_read(range.shifted(self.inner.start)).await?;
             self.inner.members.foreground(range.len / self.inner.geometry.members() as u64);
@@ -136,9 +134,7 @@ impl Device for Array {
     }
 
     fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(ByteRange::new(offset, data.len())));
         if data.is_empty() {
             return Io::ok(());
         }
@@ -150,9 +146,7 @@ impl Device for Array {
         if how.fast_only {
             return Io::fail(Error::Unsupported("a redundant drive writes its redundancy along with zeros"));
         }
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         // One request may zero a range of any length.
         Io::later(async move {
             for piece in range.split_at_multiples(ZERO_BYTES_MAX) {
@@ -178,9 +172,7 @@ impl Device for Array {
     }
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         Io::later(async move {
             self.inner.members.may_read(range.shifted(self.inner.start)).await?;
             // Members report bad pages as zeros.

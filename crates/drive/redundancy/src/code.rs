@@ -2,14 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use cheetah_device::{Error, Result};
-use cheetah_kit::crc64_nvme;
+use cheetah_kit::page_digest;
 use smallvec::SmallVec;
 
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
-
-/// CRC-64/NVME of a page of zeros. Digests are XORed with it, so that those of fresh members, which are all zeros, are
-/// valid.
-const ZERO_PAGE: u64 = 0x6482_d367_eb22_b64e;
 
 /// Computes `count` redundancy units of the data units, which are equally long. A copy costs nothing.
 pub(crate) fn encode(data: &[Bytes], count: usize) -> Result<Vec<Bytes>> {
@@ -59,7 +55,7 @@ pub(crate) fn update(redundancy: &[Bytes], index: usize, old: &[u8], new: &[u8])
 
 /// The digests of a data unit's pages, one after the other.
 pub(crate) fn digests_of_unit(unit: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
-    unit.chunks_exact(PAGE_BYTES as usize).map(|page| Bytes::copy_from_slice(&digest(page).to_le_bytes()))
+    unit.chunks_exact(PAGE_BYTES as usize).map(|page| Bytes::copy_from_slice(&page_digest(page).to_le_bytes()))
 }
 
 fn invalid(error: cheetah_parity::ParityError) -> Error {
@@ -77,7 +73,7 @@ pub(crate) fn digests(data: &[Bytes], bad: &[bool]) -> Bytes {
     for page in 0..pages {
         for (index, unit) in data.iter().enumerate() {
             let is_bad = bad.get(page * data.len() + index) == Some(&true);
-            let digest = if is_bad { BAD_PAGE } else { digest(page_of(unit, page)) };
+            let digest = if is_bad { BAD_PAGE } else { page_digest(page_of(unit, page)) };
             out.extend_from_slice(&digest.to_le_bytes());
         }
     }
@@ -89,15 +85,11 @@ pub(crate) fn matches(unit: &[u8], cell: &[u8], index: usize, units: usize) -> b
     let digests = cell.chunks_exact(DIGEST_BYTES as usize);
     let own = digests.skip(index).step_by(units);
     let pages = unit.chunks_exact(PAGE_BYTES as usize);
-    pages.len() == own.len() && pages.zip(own).all(|(page, expected)| digest(page).to_le_bytes() == *expected)
+    pages.len() == own.len() && pages.zip(own).all(|(page, expected)| page_digest(page).to_le_bytes() == *expected)
 }
 
 fn page_of(unit: &[u8], page: usize) -> &[u8] {
     &unit[page * PAGE_BYTES as usize..][..PAGE_BYTES as usize]
-}
-
-fn digest(page: &[u8]) -> u64 {
-    crc64_nvme(page) ^ ZERO_PAGE
 }
 
 #[cfg(test)]

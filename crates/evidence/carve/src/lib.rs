@@ -25,70 +25,38 @@ pub use self::carver::{CarvedFile, Carver, Counts, Progress, write_table};
 use self::reader::Reader;
 pub use self::unpack::{End, Packing, Unpacked, unpack};
 
-/// A format whose files can be carved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// JPEG (ISO/IEC 10918-1).
-    Jpeg,
-    /// PNG (W3C).
-    Png,
-    /// GIF 87a and 89a.
-    Gif,
-    /// PDF (ISO 32000).
-    Pdf,
-    /// ZIP (APPNOTE), up to 4 GiB.
-    Zip,
-    /// gzip (RFC 1952).
-    Gzip,
-    /// 7z.
-    SevenZip,
-    /// SQLite 3.
-    Sqlite,
-    /// ISO base media (ISO/IEC 14496-12): MP4, QuickTime, HEIF.
-    Mp4,
-    /// RIFF: AVI, WAV, WebP.
-    Riff,
-    /// Event logs of Windows.
-    Evtx,
-    /// Hives of the registry of Windows.
-    Registry,
+cheetah_kit::named! {
+    /// A format whose files can be carved.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Format {
+        /// JPEG (ISO/IEC 10918-1).
+        Jpeg = "jpeg",
+        /// PNG (W3C).
+        Png = "png",
+        /// GIF 87a and 89a.
+        Gif = "gif",
+        /// PDF (ISO 32000).
+        Pdf = "pdf",
+        /// ZIP (APPNOTE), up to 4 GiB.
+        Zip = "zip",
+        /// gzip (RFC 1952).
+        Gzip = "gzip",
+        /// 7z.
+        SevenZip = "7z",
+        /// SQLite 3.
+        Sqlite = "sqlite",
+        /// ISO base media (ISO/IEC 14496-12): MP4, QuickTime, HEIF.
+        Mp4 = "mp4",
+        /// RIFF: AVI, WAV, WebP.
+        Riff = "riff",
+        /// Event logs of Windows.
+        Evtx = "evtx",
+        /// Hives of the registry of Windows.
+        Registry = "registry",
+    }
 }
 
 impl Format {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::Jpeg,
-        Self::Png,
-        Self::Gif,
-        Self::Pdf,
-        Self::Zip,
-        Self::Gzip,
-        Self::SevenZip,
-        Self::Sqlite,
-        Self::Mp4,
-        Self::Riff,
-        Self::Evtx,
-        Self::Registry,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Jpeg => "jpeg",
-            Self::Png => "png",
-            Self::Gif => "gif",
-            Self::Pdf => "pdf",
-            Self::Zip => "zip",
-            Self::Gzip => "gzip",
-            Self::SevenZip => "7z",
-            Self::Sqlite => "sqlite",
-            Self::Mp4 => "mp4",
-            Self::Riff => "riff",
-            Self::Evtx => "evtx",
-            Self::Registry => "registry",
-        }
-    }
-
     /// The longest file that is looked for, in bytes. Where all of a file has to be read to find its end, it is less.
     pub const fn bytes_max(self) -> u64 {
         match self {

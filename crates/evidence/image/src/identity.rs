@@ -10,49 +10,51 @@ use crate::disk::AoeTarget;
 use crate::hash::Hashes;
 use crate::served::ServedBy;
 
-/// The kind of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A raw image file.
-    Raw,
-    /// A block device.
-    Block,
-    /// A raw image in several files (`.001`, `.002` …).
-    Split,
-    /// A raw image compressed with gzip.
-    Gzip,
-    /// A raw image compressed with bzip2.
-    Bzip2,
-    /// A raw image compressed with xz.
-    Xz,
-    /// A raw image compressed with zstd.
-    Zstd,
-    /// Expert Witness Format, version 1.
-    E01,
-    /// Expert Witness Format, version 2.
-    Ex01,
-    /// Advanced Forensic Format 4.
-    Aff4,
-    /// An NBD export.
-    Nbd,
-    /// An iSCSI logical unit.
-    Iscsi,
-    /// A file on a web server.
-    Http,
-    /// QEMU's copy-on-write image.
-    Qcow2,
-    /// VMware's virtual disk.
-    Vmdk,
-    /// Virtual PC's virtual disk.
-    Vhd,
-    /// Hyper-V's virtual disk.
-    Vhdx,
-    /// A drive over the memory of nodes.
-    Drive,
-    /// An encrypted volume of another source, decrypted.
-    Volume,
+cheetah_kit::named! {
+    /// The kind of a source.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Kind {
+        /// A raw image file.
+        Raw = "raw",
+        /// A block device.
+        Block = "block",
+        /// A raw image in several files (`.001`, `.002` …).
+        Split = "split",
+        /// A raw image compressed with gzip.
+        Gzip = "gzip",
+        /// A raw image compressed with bzip2.
+        Bzip2 = "bzip2",
+        /// A raw image compressed with xz.
+        Xz = "xz",
+        /// A raw image compressed with zstd.
+        Zstd = "zstd",
+        /// Expert Witness Format, version 1.
+        E01 = "e01",
+        /// Expert Witness Format, version 2.
+        Ex01 = "ex01",
+        /// Advanced Forensic Format 4.
+        Aff4 = "aff4",
+        /// An NBD export.
+        Nbd = "nbd",
+        /// An iSCSI logical unit.
+        Iscsi = "iscsi",
+        /// A file on a web server.
+        Http = "http",
+        /// QEMU's copy-on-write image.
+        Qcow2 = "qcow2",
+        /// VMware's virtual disk.
+        Vmdk = "vmdk",
+        /// Virtual PC's virtual disk.
+        Vhd = "vhd",
+        /// Hyper-V's virtual disk.
+        Vhdx = "vhdx",
+        /// A drive over the memory of nodes.
+        Drive = "drive",
+        /// An encrypted volume of another source, decrypted.
+        Volume = "volume",
+    }
 }
 
 impl Kind {
@@ -60,31 +62,6 @@ impl Kind {
     /// is read.
     pub const fn has_checksums(self) -> bool {
         matches!(self, Self::Gzip | Self::Bzip2 | Self::Xz | Self::Zstd | Self::E01 | Self::Ex01 | Self::Aff4)
-    }
-
-    /// As written in reports and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Block => "block",
-            Self::Split => "split",
-            Self::Gzip => "gzip",
-            Self::Bzip2 => "bzip2",
-            Self::Xz => "xz",
-            Self::Zstd => "zstd",
-            Self::E01 => "e01",
-            Self::Ex01 => "ex01",
-            Self::Aff4 => "aff4",
-            Self::Nbd => "nbd",
-            Self::Iscsi => "iscsi",
-            Self::Http => "http",
-            Self::Qcow2 => "qcow2",
-            Self::Vmdk => "vmdk",
-            Self::Vhd => "vhd",
-            Self::Vhdx => "vhdx",
-            Self::Drive => "drive",
-            Self::Volume => "volume",
-        }
     }
 
     /// Whether every read crosses a network, so that reading ahead pays.

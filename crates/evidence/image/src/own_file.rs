@@ -12,7 +12,9 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use cheetah_error::{Error, Result};
-use cheetah_kit::file::{FileExt as _, NotItself, of_its_owner_alone, open_itself, sync_folder, try_lock, unlock};
+use cheetah_kit::file::{
+    FileExt as _, NotItself, if_there, of_its_owner_alone, open_itself, sync_folder, try_lock, unlock,
+};
 
 use crate::publish::persist;
 
@@ -209,10 +211,7 @@ impl OwnFile {
     /// As [`Self::open`].
     pub fn remove(self, path: &Path) -> Result<()> {
         self.check(path)?;
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed("removing", path, &error)),
-            _ => Ok(()),
-        }
+        if_there(std::fs::remove_file(path)).map(drop).map_err(|error| self.failed("removing", path, &error))
     }
 
     /// Opens the file at `path` with these options, which must include reading; `None` if there is none and none is
@@ -222,11 +221,8 @@ impl OwnFile {
     ///
     /// As [`Self::open`].
     pub fn open_with(self, path: &Path, options: &mut OpenOptions) -> Result<Option<File>> {
-        let file = match open_itself(options, path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.cannot_open(path, &error)),
-        };
+        let opened = if_there(open_itself(options, path)).map_err(|error| self.cannot_open(path, &error))?;
+        let Some(file) = opened else { return Ok(None) };
         let failed = |error| self.failed("reading", path, &error);
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(self.refuse(path, NotOurs::NotRegular));

@@ -11,36 +11,22 @@ use cheetah_device::{ByteRange, Coverage, coalesce};
 /// The most ranges that are kept: further ones widen the last.
 const RANGES_MAX: usize = 100_000;
 
-/// The limit that was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SearchLimit {
-    /// Compressed data hold more than is unpacked of one place.
-    Size,
-    /// Compressed data lie deeper in each other than is looked for.
-    Depth,
-    /// There are more hits, or compressed data, in compressed data than are kept of one place.
-    Hits,
-    /// More was read and unpacked for compressed data than is for the whole source.
-    Work,
-    /// There are more compressed data in the source than are remembered.
-    Places,
-    /// Partition tables or file systems say that the source has more bytes than it has.
-    End,
-}
-
-impl SearchLimit {
-    const ALL: [Self; 6] = [Self::Size, Self::Depth, Self::Hits, Self::Work, Self::Places, Self::End];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Size => "size",
-            Self::Depth => "depth",
-            Self::Hits => "hits",
-            Self::Work => "work",
-            Self::Places => "places",
-            Self::End => "end",
-        }
+cheetah_kit::named! {
+    /// The limit that was reached.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum SearchLimit {
+        /// Compressed data hold more than is unpacked of one place.
+        Size = "size",
+        /// Compressed data lie deeper in each other than is looked for.
+        Depth = "depth",
+        /// There are more hits, or compressed data, in compressed data than are kept of one place.
+        Hits = "hits",
+        /// More was read and unpacked for compressed data than is for the whole source.
+        Work = "work",
+        /// There are more compressed data in the source than are remembered.
+        Places = "places",
+        /// Partition tables or file systems say that the source has more bytes than it has.
+        End = "end",
     }
 }
 
@@ -59,7 +45,7 @@ impl FromStr for SearchLimit {
     type Err = UnknownLimit;
 
     fn from_str(text: &str) -> Result<Self, UnknownLimit> {
-        Self::ALL.into_iter().find(|limit| limit.name() == text).ok_or_else(|| UnknownLimit(text.to_owned()))
+        Self::of_name(text).ok_or_else(|| UnknownLimit(text.to_owned()))
     }
 }
 

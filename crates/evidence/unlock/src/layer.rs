@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Io, Result};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Extent, Io, Result, try_io};
 
 use crate::opened::Opened;
 
@@ -81,9 +81,7 @@ impl Layer for Decrypted {
     }
 
     fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         match self.volumes.parts(range).as_slice() {
             [] | [(None, _)] => self.below.read(range),
             _ => Io::later(self.volumes.read(&*self.below, range)),

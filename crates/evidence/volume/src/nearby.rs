@@ -1,7 +1,7 @@
 //! Reads of tables and superblocks in few requests: they are many, often a sector long, beside each other, and of the same
 //! places again.
 
-use cheetah_device::{ByteRange, Data, Device, Extent, Geometry, Io, Result};
+use cheetah_device::{ByteRange, Data, Device, Extent, Geometry, Io, Result, try_io};
 use parking_lot::Mutex;
 
 use crate::recognise::START_BYTES;
@@ -102,9 +102,7 @@ impl Device for Nearby<'_> {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         match self.known(range) {
             Some(data) => Io::ok(data),
             None => Io::later(self.read_around(range)),

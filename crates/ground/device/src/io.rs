@@ -17,6 +17,17 @@ pub enum Io<'a, T> {
     Later(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
 }
 
+/// The value of a [`Result`]. An error is returned as an operation that has failed, as `?` does in functions that return results.
+#[macro_export]
+macro_rules! try_io {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $crate::Io::fail(error),
+        }
+    };
+}
+
 impl<'a, T> Io<'a, T> {
     /// Returns a finished operation.
     pub fn done(result: Result<T>) -> Self {

@@ -63,6 +63,14 @@ impl ByteRange {
         Self { offset: start, len: self.end().next_multiple_of(unit) - start }
     }
 
+    /// Adds the range to others that lie before it: one that continues the last of them lengthens it.
+    pub fn append_to(self, ranges: &mut Vec<Self>) {
+        match ranges.last_mut() {
+            Some(last) if last.end() == self.offset => last.len += self.len,
+            _ => ranges.push(self),
+        }
+    }
+
     /// Splits the range at every multiple of `unit`; the parts are in order, and none is empty.
     pub fn split_at_multiples(self, unit: u64) -> impl Iterator<Item = Self> {
         let end = self.end();

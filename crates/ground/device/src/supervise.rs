@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{LazyLock, Once, OnceLock};
+use std::sync::{LazyLock, OnceLock};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -131,19 +131,18 @@ pub fn contained_total() -> u64 {
 /// Makes panics outside of contained work a failure of the process. For programs, at their start; a library leaves this
 /// to the program it is part of.
 pub fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        WATCHED.store(true, Ordering::Relaxed);
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            usual(panic);
-            let thread = thread::current();
-            if DEPTH.get() == 0 && !thread.name().is_some_and(|name| CONTAINED_THREADS.contains(&name)) {
-                let message = Panicked::new(panic.payload());
-                fail(format!("{message}, in thread '{}'", thread.name().unwrap_or("unnamed")));
-            }
-        }));
-    });
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        usual(panic);
+        let thread = thread::current();
+        if DEPTH.get() == 0 && !thread.name().is_some_and(|name| CONTAINED_THREADS.contains(&name)) {
+            let message = Panicked::new(panic.payload());
+            fail(format!("{message}, in thread '{}'", thread.name().unwrap_or("unnamed")));
+        }
+    }));
 }
 
 /// Reports that something essential has ended. Programs that called [`watch()`] then end; others only see it in the log.

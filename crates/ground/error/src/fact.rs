@@ -2,26 +2,25 @@
 
 use cheetah_device::error::{EACCES, ECONNREFUSED, EKEYREJECTED, EKEYREVOKED, ENOENT, ENOKEY, ESTALE, ETIMEDOUT};
 
-/// Why a node, or its part of a drive, cannot be used. These are different facts, and none is told as another: only the
-/// last two say that content is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fact {
-    /// It answers, and does not let this member of the room do this. Others may.
-    Refused,
-    /// Its machine cannot be reached.
-    Unreachable,
-    /// Its machine accepts the connection, and the node does not answer in time.
-    Silent,
-    /// Another, empty, instance answers in its place.
-    Restarted,
-    /// What it held is gone: its process has ended, or it has freed the part.
-    Lost,
+cheetah_kit::named! {
+    /// Why a node, or its part of a drive, cannot be used. These are different facts, and none is told as another: only the
+    /// last two say that content is gone.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Fact {
+        /// It answers, and does not let this member of the room do this. Others may.
+        Refused = "refused",
+        /// Its machine cannot be reached.
+        Unreachable = "unreachable",
+        /// Its machine accepts the connection, and the node does not answer in time.
+        Silent = "silent",
+        /// Another, empty, instance answers in its place.
+        Restarted = "restarted",
+        /// What it held is gone: its process has ended, or it has freed the part.
+        Lost = "lost",
+    }
 }
 
 impl Fact {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Refused, Self::Unreachable, Self::Silent, Self::Restarted, Self::Lost];
-
     /// The fact for which a connection failed with this error of the operating system.
     pub const fn of_errno(errno: i32) -> Self {
         match errno {
@@ -31,17 +30,6 @@ impl Fact {
             // Its machine answers, and no process listens there any more; or the process no longer has the export.
             ECONNREFUSED | ENOENT => Self::Lost,
             _ => Self::Unreachable,
-        }
-    }
-
-    /// The word for it in answers for programs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::Unreachable => "unreachable",
-            Self::Silent => "silent",
-            Self::Restarted => "restarted",
-            Self::Lost => "lost",
         }
     }
 

@@ -112,6 +112,18 @@ impl NotItself {
     }
 }
 
+/// The result of an operation on a file that need not exist: `None` if it does not.
+///
+/// # Errors
+///
+/// Those of the operation, but of the kind [`NotFound`](ErrorKind::NotFound).
+pub fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Has a file that is created be its owner's alone, where permissions are not those of the folder.
 pub fn of_its_owner_alone(options: &mut OpenOptions) -> &mut OpenOptions {
     os::file::of_its_owner_alone(options)

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use crate::file::if_there;
 use crate::os;
 
 /// The deepest folder that [`Folder::remove_all`] goes into.
@@ -131,7 +132,7 @@ impl Folder {
     ///
     /// Those of unlink(2).
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        absent_is_right(self.0.remove(checked(name)?))
+        if_there(self.0.remove(checked(name)?)).map(drop)
     }
 
     /// Removes what has the name, if something does: a folder with all that is in it. Links are removed and not followed.
@@ -156,7 +157,7 @@ impl Folder {
             folder.remove_within(&entry, is == Entry::Folder, depth + 1)?;
         }
         drop(folder);
-        absent_is_right(self.0.remove_folder(checked(name)?))
+        if_there(self.0.remove_folder(checked(name)?)).map(drop)
     }
 
     /// Puts the names on stable storage.
@@ -174,13 +175,6 @@ fn checked(name: &str) -> io::Result<&str> {
     match name.is_empty() || name == "." || name == ".." || name.contains(['/', '\\', ':', '\0']) {
         true => Err(io::Error::new(ErrorKind::InvalidInput, "it is no name of a file in a folder")),
         false => Ok(name),
-    }
-}
-
-fn absent_is_right(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

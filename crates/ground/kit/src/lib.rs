@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod authority;
 pub mod clock;
 mod crc64;
 pub mod disks;
@@ -16,6 +17,7 @@ pub mod machine;
 pub mod machine_memory;
 #[allow(unsafe_code)]
 pub mod mapping;
+pub mod named;
 pub mod number;
 #[allow(unsafe_code)]
 mod os;
@@ -31,7 +33,5 @@ pub mod thread;
 #[allow(unsafe_code)]
 pub mod wiping;
 
-pub use crc64::crc64_nvme;
-#[cfg(unix)]
-pub use os::rename::rename_new_at;
+pub use crc64::{crc64_nvme, page_digest};
 pub use rename::rename_new;

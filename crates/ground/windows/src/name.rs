@@ -53,11 +53,6 @@ impl Name {
         }
         (is_plain && !lower.is_empty() && !lower.contains('\\')).then(|| Self::Other(name.to_owned()))
     }
-
-    /// Whether it is a volume, whose content its file system changes while it is mounted.
-    pub const fn is_volume(&self) -> bool {
-        matches!(self, Self::Letter(_) | Self::Volume)
-    }
 }
 
 /// Whether a name, in small letters, is that of a volume with its number.
@@ -130,6 +125,5 @@ mod tests {
         assert!(is_pipe(r"\\.\pipe\x") && is_pipe("//./PIPE/x"));
         assert!(!is_pipe(r"\\.\pipe") && !is_pipe(r"C:\pipe\x") && !is_pipe(r"\\.\C:"));
         assert_eq!(Name::Disk(7).to_string(), r"\\.\PhysicalDrive7");
-        assert!(Name::Letter('C').is_volume() && !Name::Disk(0).is_volume());
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cheetah_kit::authority;
 use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, encode};
 
 use crate::options::SessionOptions;
@@ -99,7 +100,7 @@ fn parse(text: &str) -> Result<IscsiUri, &'static str> {
         Some((user, address)) => (Some(parse_credentials(user)?), address),
         None => (None, authority),
     };
-    let (host, port) = parse_address(address)?;
+    let (host, port) = authority::parse(address, PORT)?;
     let unit = if path.is_empty() { None } else { Some(parse_unit(path)?) };
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pairs: Vec<_> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
@@ -118,31 +119,6 @@ fn parse_credentials(text: &str) -> Result<Credentials, &'static str> {
         return Err("the user's name is missing or malformed");
     }
     Ok(Credentials { user: user.to_owned(), password })
-}
-
-fn parse_address(text: &str) -> Result<(String, u16), &'static str> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(v6) => {
-            let (host, port) = v6.split_once(']').ok_or("the bracket is not closed")?;
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err("brackets must hold an IPv6 address");
-            }
-            (host, port)
-        }
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let port = match port {
-        "" => PORT,
-        port => {
-            let digits = port.strip_prefix(':').ok_or("the bracket must be followed by a colon and the port")?;
-            let port = digits.parse().ok().filter(|port| *port != 0);
-            port.ok_or("the port must be a number from 1 to 65535; an IPv6 address needs brackets")?
-        }
-    };
-    if host.is_empty() || host.contains(['#', ' ', '%']) {
-        return Err("the host is missing or malformed");
-    }
-    Ok((host.to_owned(), port))
 }
 
 fn parse_unit(path: &str) -> Result<Unit, &'static str> {
@@ -170,11 +146,7 @@ impl fmt::Display for IscsiUri {
         if let Some(credentials) = &self.credentials {
             write!(f, "{}@", credentials.user)?;
         }
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
-        } else {
-            write!(f, "{}", self.host)?;
-        }
+        f.write_str(&authority::bracketed(&self.host))?;
         if self.port != PORT {
             write!(f, ":{}", self.port)?;
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use cheetah_kit::authority::{self, bracketed};
 use cheetah_kit::path::from_bytes;
 use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, decode_bytes, encode};
 use cheetah_tls::{ClientTls, Credential, CredentialSet, Expected, Fingerprint, RoomId};
@@ -96,27 +97,8 @@ fn parse_tcp(rest: &str, tls: bool) -> Result<NbdUri, &'static str> {
         return Err("a TCP address takes no parameters but tls-certificates, with nbds://");
     }
     let security = security(query, tls)?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(v6) => {
-            let (host, port) = v6.split_once(']').ok_or("the bracket is not closed")?;
-            if host.parse::<std::net::Ipv6Addr>().is_err() {
-                return Err("brackets must hold an IPv6 address");
-            }
-            (host, port)
-        }
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    let port = match port {
-        "" => PORT,
-        port => {
-            let digits = port.strip_prefix(':').ok_or("the bracket must be followed by a colon and the port")?;
-            digits.parse().map_err(|_| "the port must be a number from 1 to 65535")?
-        }
-    };
-    if host.is_empty() || host.contains(['@', '?', '#', ' ']) {
-        return Err("the host is missing or malformed");
-    }
-    Ok(NbdUri { address: Address::Tcp { host: host.to_owned(), port }, export: decode(export)?, security })
+    let (host, port) = authority::parse(authority, PORT)?;
+    Ok(NbdUri { address: Address::Tcp { host, port }, export: decode(export)?, security })
 }
 
 fn parse_unix(rest: &str, tls: bool) -> Result<NbdUri, &'static str> {
@@ -214,11 +196,7 @@ impl fmt::Display for NbdUri {
         let s = if self.security == Security::Usual { "" } else { "s" };
         match &self.address {
             Address::Tcp { host, port } => {
-                if host.contains(':') {
-                    write!(f, "nbd{s}://[{host}]")?;
-                } else {
-                    write!(f, "nbd{s}://{host}")?;
-                }
+                write!(f, "nbd{s}://{}", bracketed(host))?;
                 if *port != PORT {
                     write!(f, ":{port}")?;
                 }
@@ -241,8 +219,7 @@ impl fmt::Display for NbdUri {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Tcp { host, port } => write!(f, "{}:{port}", bracketed(host)),
             Self::Unix(path) => write!(f, "{}", path.display()),
             Self::Inbound(inbox) => write!(f, "the agent that connects to {}", inbox.address()),
         }

@@ -1,6 +1,5 @@
 //! The report on a path, which a measurement makes, and from which the settings of a link are read.
 
-use cheetah_error::Next;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -45,9 +44,6 @@ pub struct PathReport {
     pub advice: Option<Advice>,
     /// The measurements that failed, and why, a sentence each.
     pub problems: Vec<String>,
-    /// What the user can do about them.
-    #[serde(skip)]
-    pub next: Vec<Next>,
 }
 
 impl PathReport {
@@ -72,7 +68,6 @@ impl PathReport {
             trains: Trains::default(),
             advice: None,
             problems: Vec::new(),
-            next: Vec::new(),
         }
     }
 

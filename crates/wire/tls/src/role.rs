@@ -3,42 +3,29 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The rights of a member of a room. The role is part of the member's certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Role {
-    /// Lends memory.
-    Node,
-    /// A node that may be lent the keys of sealed drives, for a job.
-    TrustedNode,
-    /// Serves the disk of a suspect's machine.
-    Agent,
-    /// Reads drives.
-    Analyst,
-    /// Reads and writes drives, and controls nodes.
-    Examiner,
-    /// Enrols members.
-    Room,
+cheetah_kit::named! {
+    /// The rights of a member of a room. The role is part of the member's certificate.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Role {
+        /// Lends memory.
+        Node = "node",
+        /// A node that may be lent the keys of sealed drives, for a job.
+        TrustedNode = "trusted-node",
+        /// Serves the disk of a suspect's machine.
+        Agent = "agent",
+        /// Reads drives.
+        Analyst = "analyst",
+        /// Reads and writes drives, and controls nodes.
+        Examiner = "examiner",
+        /// Enrols members.
+        Room = "room",
+    }
 }
 
 impl Role {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::Node, Self::TrustedNode, Self::Agent, Self::Analyst, Self::Examiner, Self::Room];
-
     /// Whether it lends memory.
     pub const fn is_node(self) -> bool {
         Roles::NODES.contains(self)
-    }
-
-    /// The name in certificates, options and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::TrustedNode => "trusted-node",
-            Self::Agent => "agent",
-            Self::Analyst => "analyst",
-            Self::Examiner => "examiner",
-            Self::Room => "room",
-        }
     }
 }
 
@@ -57,8 +44,7 @@ impl FromStr for Role {
     type Err = UnknownRole;
 
     fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        let found = Self::ALL.into_iter().find(|role| role.name() == text);
-        found.ok_or_else(|| UnknownRole(text.chars().take(32).collect()))
+        Self::of_name(text).ok_or_else(|| UnknownRole(text.chars().take(32).collect()))
     }
 }
 

@@ -87,10 +87,7 @@ pub async fn read_back(
         let read = read.map_err(|error| Error::failed(format!("reading {name}: {error}")))?;
         let (data, digest) = read.map_err(Error::device(format!("reading {name} back")))?;
         if digests.get(range.offset) != Some(&digest) {
-            match differing.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => differing.push(range),
-            }
+            range.append_to(&mut differing);
         }
         if let Some(replay) = replay.as_mut().filter(|_| differing.is_empty()) {
             replay.push(range, data, digest).await?;

@@ -71,10 +71,7 @@ proptest! {
         for (sector, _) in failures.iter().enumerate().filter(|(_, failures)| **failures == u32::MAX) {
             let range = ByteRange::between(sector as u64 * SECTOR, ((sector as u64 + 1) * SECTOR).min(size));
             model[range.offset as usize..range.end() as usize].fill(0);
-            match unreadable.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => unreadable.push(range),
-            }
+            range.append_to(&mut unreadable);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (bytes, found) = runtime.block_on(async {

@@ -85,8 +85,4 @@ impl Sink for E01 {
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
         self.writer.finish(&whole.hashes).boxed()
     }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
-    }
 }

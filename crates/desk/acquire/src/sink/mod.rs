@@ -45,8 +45,10 @@ pub trait Sink: Send {
     /// one named by the user first.
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>>;
 
-    /// Closes the sink so that it can be resumed.
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+    /// Closes the sink so that it can be resumed. Most have nothing to do.
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// A complete image.

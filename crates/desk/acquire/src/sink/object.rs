@@ -138,10 +138,6 @@ impl Sink for ObjectRaw {
         }
         .boxed()
     }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
-    }
 }
 
 struct ObjectE01 {
@@ -188,10 +184,6 @@ impl Sink for ObjectE01 {
             Ok(files)
         }
         .boxed()
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }
 

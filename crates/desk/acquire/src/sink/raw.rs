@@ -15,7 +15,7 @@ use cheetah_drive::sparse_file::SparseFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::RawFile;
 use cheetah_image::publish::{publish, sync_directory_of};
-use cheetah_kit::file::{FileExt as _, FileId, NotItself, Status, make_sparse, open_itself};
+use cheetah_kit::file::{FileExt as _, FileId, NotItself, Status, if_there, make_sparse, open_itself};
 use cheetah_kit::{random, rename_new};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -224,12 +224,8 @@ fn is_begun(file: &File) -> std::io::Result<bool> {
 }
 
 fn remove(partial: &Path) -> Result<()> {
-    match std::fs::remove_file(partial) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Error::io(format_args!("removing {}", partial.display()), &error))
-        }
-        _ => Ok(()),
-    }
+    let removed = if_there(std::fs::remove_file(partial)).map(drop);
+    removed.map_err(|error| Error::io(format_args!("removing {}", partial.display()), &error))
 }
 
 fn sink(
@@ -275,9 +271,5 @@ impl Sink for Raw {
             Ok(vec![path])
         }
         .boxed()
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        async { Ok(()) }.boxed()
     }
 }

@@ -9,7 +9,6 @@ mod users;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Device, DynDevice};
@@ -20,6 +19,7 @@ use self::claim::Claim;
 pub use self::detach::detach;
 use self::node::Node;
 use crate::blocking::blocking;
+pub use crate::options::AttachOptions;
 use crate::{Error, Result};
 
 /// The longest identifier: the kernel shows it in sysfs, in a page of 4 KiB.
@@ -28,25 +28,6 @@ const IDENTIFIER_BYTES_MAX: usize = 256;
 const DISCARD_BYTES_MAX: u64 = 16 << 20;
 /// The largest logical sector that the kernel's drivers support.
 const SECTOR_BYTES_MAX: u32 = 4096;
-
-/// How to attach.
-#[derive(Debug, Clone)]
-pub struct AttachOptions {
-    /// Whether the kernel may write; the device must be writable, too.
-    pub writable: bool,
-    /// Bytes of a logical sector: 512 to 4096, a power of two. Partition tables count in them.
-    pub sector_bytes: u32,
-    /// The kernel's read-ahead in bytes.
-    pub read_ahead_bytes: u32,
-    /// The identifier of the content. A process that takes an nbd device over must give the same identifier. Up to 256
-    /// bytes.
-    pub identifier: String,
-    /// After this time without an answer, the kernel's NBD client gives up a connection. It should be longer than the
-    /// device takes to fail, so that errors come from the device. Whole seconds.
-    pub timeout: Duration,
-    /// How long requests to an nbd device wait for another process after this one has died. Whole seconds.
-    pub grace: Duration,
-}
 
 impl AttachOptions {
     /// Fails unless the kernel supports the options.

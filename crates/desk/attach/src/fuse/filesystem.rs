@@ -27,7 +27,7 @@ use crate::task;
 /// What the log calls a request.
 const REQUEST: &str = "a request of the mount";
 /// The maximum size of a request, which is also the kernel's default.
-pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// The maximum number of read-ahead and asynchronous requests in flight; at 1 MiB each, this also limits memory.
 const BACKGROUND_REQUESTS_MAX: u16 = 32;
 /// Names and attributes never change.

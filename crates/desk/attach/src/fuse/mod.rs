@@ -28,12 +28,12 @@ use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::filesystem::{FileAccess, REQUEST_BYTES_MAX, ViewFiles};
+use self::filesystem::{FileAccess, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
 pub use self::unmount::unmount;
 use self::view::FileView;
 use crate::blocking::blocking;
-use crate::{Error, Result};
+use crate::{Error, MountOptions, Result};
 
 /// How often, and at which interval, to try unmounting while files are open.
 const BUSY_RETRIES: u32 = 20;
@@ -51,43 +51,6 @@ const THREADS_MAX: usize = 4;
 type Ended = watch::Receiver<Option<End>>;
 /// How serving ended: by unmounting, or for this reason.
 type End = std::result::Result<(), Arc<str>>;
-
-/// How to mount.
-#[derive(Clone)]
-pub struct MountOptions {
-    /// The name of the files: `NAME.raw` and `NAME.pN.raw`.
-    pub name: String,
-    /// Further devices and their names, which follow that of the files: `NAME.` and theirs and `.raw`. They are read-only.
-    pub besides: Vec<(String, DynDevice)>,
-    /// Whether the files can be written; the device must be writable, too.
-    pub writable: bool,
-    /// Whether all users may use the files, which are evidence. Root may allow that, and other users if `user_allow_other`
-    /// is in `/etc/fuse.conf`.
-    pub allow_other: bool,
-    /// The size of the device's sectors: partition tables count in them.
-    pub sectors: SectorSize,
-    /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
-    pub threads: usize,
-    /// The kernel's read-ahead in bytes; more than 128 KiB needs root. The kernel reads ahead even of reads that are only
-    /// roughly sequential, and a reader waits for the whole request, of 1 MiB at most. That costs little if the device is
-    /// local, and much if it is remote. More than 1 MiB becomes several requests at the same time.
-    pub read_ahead_bytes: u32,
-}
-
-impl MountOptions {
-    /// A read-only mount for this user alone.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            besides: Vec::new(),
-            writable: false,
-            allow_other: false,
-            sectors: SectorSize::Unknown,
-            threads: 0,
-            read_ahead_bytes: REQUEST_BYTES_MAX,
-        }
-    }
-}
 
 /// A mounted device. Dropping it unmounts; only [`unmount`](Mount::unmount) waits and reports errors.
 pub struct Mount {

@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cheetah_attach::block::{self, AttachOptions, Attachment};
+use cheetah_attach::nbd::{self, Start};
+#[cfg(feature = "ublk")]
+use cheetah_attach::ublk;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
 use cheetah_error::Error;
@@ -16,10 +20,6 @@ use super::{attached, background, lazy};
 use crate::answers::access as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
-use crate::os::attach::block::{self, AttachOptions, Attachment};
-use crate::os::attach::nbd::{self, Start};
-#[cfg(feature = "ublk")]
-use crate::os::attach::ublk;
 use crate::os::{self, Feature};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -208,7 +208,7 @@ fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {
 }
 
 /// Makes the block device.
-async fn attach(args: &Args, opened: &OpenedSource, options: AttachOptions) -> os::attach::Result<Attachment> {
+async fn attach(args: &Args, opened: &OpenedSource, options: AttachOptions) -> cheetah_attach::Result<Attachment> {
     let device = opened.device.clone();
     #[cfg(feature = "ublk")]
     if args.driver == Driver::Ublk {

@@ -34,7 +34,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     os::offers(Feature::BlockDevices)?;
-    os::attach::block::detach(&args.device, args.force).await.map_err(Error::from)?;
+    cheetah_attach::block::detach(&args.device, args.force).await.map_err(Error::from)?;
     let value = Detach::Detached { device: path_to_text(&args.device) };
     ui.answer(format_args!("{}: detached", args.device.display()), &value);
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_error::Error;
@@ -15,7 +16,6 @@ use super::options::{AccessArgs, ShadowCopyArgs, source, warn_of};
 use crate::answers::access as answers;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
-use crate::os::attach::{self, Mount, MountOptions};
 use crate::os::{self, Feature};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -106,7 +106,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         sectors: SectorSize::given_or(args.sector_size, opened.identity.sector_size),
         ..as_usual
     };
-    let mount = match attach::mount(opened.device.clone(), &args.dir, options).await {
+    let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
         Ok(mount) => mount,
         Err(error) => {
             opened.close().await?;

@@ -33,7 +33,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     os::offers(Feature::Mounts)?;
-    os::attach::unmount(&args.dir, args.lazy).await.map_err(Error::from)?;
+    cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Error::from)?;
     let done = if args.lazy { "detached" } else { "unmounted" };
     let dir = path_to_text(&args.dir);
     let value = if args.lazy { Unmount::Detached { dir } } else { Unmount::Unmounted { dir } };

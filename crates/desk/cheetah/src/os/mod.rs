@@ -5,8 +5,6 @@
 mod bsd;
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
-pub mod unattached;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]

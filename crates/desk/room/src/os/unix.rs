@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use cheetah_kit::rename_new_at;
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -66,12 +65,9 @@ impl Folder {
         }
     }
 
-    /// Gives a file another name; with `replace`, in place of the file that has that name.
-    pub fn rename(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
-        match replace {
-            true => Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?),
-            false => rename_new_at(&self.0, from.as_ref(), to.as_ref()),
-        }
+    /// Gives a file another name, in place of the file that has that name.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
     }
 
     /// Removes a file.

@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cheetah_kit::file::{NotItself, open_itself, replace, sync_folder, try_lock};
-use cheetah_kit::rename_new;
 
 use super::{NotOwn, Unusable, variable};
 
@@ -56,10 +55,9 @@ impl Folder {
         Ok(is_held.then_some(file))
     }
 
-    /// Gives a file another name; with `replace`, in place of the file that has that name.
-    pub fn rename(&self, from: &str, to: &str, is_replacing: bool) -> io::Result<()> {
-        let (from, to) = (self.0.join(from), self.0.join(to));
-        if is_replacing { replace(&from, &to) } else { rename_new(&from, &to) }
+    /// Gives a file another name, in place of the file that has that name.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        replace(&self.0.join(from), &self.0.join(to))
     }
 
     /// Removes a file.

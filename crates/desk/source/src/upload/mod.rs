@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size, try_io};
 use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
@@ -242,9 +242,7 @@ impl Device for Upload {
     /// Each byte may be written once.
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
         let range = ByteRange::new(offset, data.len());
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         Io::later(async move {
             let written = Self::write(self, range, data).await;
             written.map_err(|error| DeviceError::Invalid(error.to_string().into()))

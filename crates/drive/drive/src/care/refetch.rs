@@ -375,11 +375,6 @@ async fn fetch(
 /// Merges neighbouring ranges.
 fn merged(ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     let mut merged: Vec<ByteRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if last.end() == range.offset => last.len += range.len,
-            _ => merged.push(range),
-        }
-    }
+    ranges.into_iter().for_each(|range| range.append_to(&mut merged));
     merged
 }

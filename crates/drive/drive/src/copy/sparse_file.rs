@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use cheetah_device::data::Part;
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing, try_io};
 use cheetah_kit::file::{FileExt as _, begin_storing};
 use parking_lot::Mutex;
 
@@ -68,9 +68,7 @@ impl Device for SparseFile {
     }
 
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
-        if let Err(error) = self.check(ByteRange::new(offset, data.len())) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(ByteRange::new(offset, data.len())));
         let unstored = Arc::clone(&self.unstored);
         self.blocking(move |file| {
             let mut at = offset;

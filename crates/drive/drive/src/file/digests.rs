@@ -75,10 +75,8 @@ impl Digests {
     pub fn differing(&self, other: &Self) -> Vec<ByteRange> {
         let mut ranges: Vec<ByteRange> = Vec::new();
         for chunk in ByteRange::new(0, self.size.max(other.size)).split_at_multiples(CHUNK_BYTES) {
-            match ranges.last_mut() {
-                _ if self.get(chunk.offset) == other.get(chunk.offset) => {}
-                Some(last) if last.end() == chunk.offset => last.len += chunk.len,
-                _ => ranges.push(chunk),
+            if self.get(chunk.offset) != other.get(chunk.offset) {
+                chunk.append_to(&mut ranges);
             }
         }
         ranges
@@ -91,10 +89,8 @@ impl Digests {
         let mut ranges: Vec<ByteRange> = Vec::new();
         for chunk in ByteRange::new(0, self.size).split_at_multiples(CHUNK_BYTES) {
             let zeros = if chunk.len == CHUNK_BYTES { &whole } else { &last };
-            match ranges.last_mut() {
-                _ if self.get(chunk.offset) != Some(zeros) => {}
-                Some(before) if before.end() == chunk.offset => before.len += chunk.len,
-                _ => ranges.push(chunk),
+            if self.get(chunk.offset) == Some(zeros) {
+                chunk.append_to(&mut ranges);
             }
         }
         ranges

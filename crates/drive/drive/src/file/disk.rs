@@ -13,7 +13,7 @@ use crate::refused::Refused;
 use cheetah_error::{Error, Result, next};
 use cheetah_image::publish::persist;
 use cheetah_image::regular;
-use cheetah_kit::file::{FileId, Status, as_the_umask_allows, sync_folder, try_lock};
+use cheetah_kit::file::{FileId, Status, as_the_umask_allows, if_there, sync_folder, try_lock};
 
 /// The longest wait for another process's change of a drive file, which takes milliseconds.
 pub const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -124,11 +124,8 @@ impl Lock {
         let begun = Instant::now();
         loop {
             // Opened for writing: over NFS, only that allows an exclusive lock.
-            let file = match File::options().read(true).write(true).open(path) {
-                Ok(file) => file,
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(failed(&error)),
-            };
+            let opened = if_there(File::options().read(true).write(true).open(path));
+            let Some(file) = opened.map_err(|error| failed(&error))? else { return Ok(None) };
             // Another process may have replaced the file before it released its lock.
             if try_lock(&file).map_err(|error| failed(&error))? && is_at(&file, path) {
                 return Ok(Some(Self(file)));

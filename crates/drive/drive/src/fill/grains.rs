@@ -113,10 +113,8 @@ impl Grains {
             let values = &mut values[..part.len.div_ceil(GRAIN) as usize];
             self.read(values, part.offset)?;
             for (grain, value) in part.split_at_multiples(GRAIN).zip(&*values) {
-                match known.last_mut() {
-                    _ if *value == NONE => {}
-                    Some(last) if last.end() == grain.offset => last.len += grain.len,
-                    _ => known.push(grain),
+                if *value != NONE {
+                    grain.append_to(&mut known);
                 }
             }
         }

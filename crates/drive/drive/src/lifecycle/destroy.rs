@@ -1,10 +1,10 @@
 //! Destroying drives: the nodes wipe their memory and take it back.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use cheetah_control::ControlError;
 use cheetah_control::receipt::Receipt;
+use cheetah_kit::file::if_there;
 use futures::future::join_all;
 use serde::Serialize;
 
@@ -278,10 +278,6 @@ fn gone(before: KeptReceipt) -> WipeOutcome {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Error::io(format_args!("the nodes are free, but removing {}", path.display()), &error))
-        }
-        _ => Ok(()),
-    }
+    let removed = if_there(std::fs::remove_file(path)).map(drop);
+    removed.map_err(|error| Error::io(format_args!("the nodes are free, but removing {}", path.display()), &error))
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use cheetah_control::api::Status;
+use cheetah_kit::authority::bracketed;
 use cheetah_nbd::uri::{Address, NbdUri, PORT};
 
 use crate::file::SetNode;
@@ -154,7 +155,7 @@ impl AvailableNode {
 
 /// `host:port`, with brackets around an IPv6 address.
 pub(crate) fn host_port(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    format!("{}:{port}", bracketed(host))
 }
 
 /// A node's own name, or its address if it has none, without control characters. A port distinguishes nodes on the same

@@ -196,15 +196,7 @@ pub(crate) async fn open_writer(set: &DriveSet, force: bool, access: NodeAccess,
             Ok(now) => assemble_writer(set, &holder, &held, &now.map).await,
             Err(error) => Err(error),
         };
-        return match assembled {
-            Ok((redundant, missing)) => {
-                Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
-            }
-            Err(error) => {
-                holder.release().await;
-                Err(error)
-            }
-        };
+        return opened_by(holder, assembled).await;
     }
     Err(Error::failed(format!("{}: its nodes keep changing; is another process moving it?", set.drive.name)))
 }
@@ -214,7 +206,13 @@ pub(crate) async fn open_writer(set: &DriveSet, force: bool, access: NodeAccess,
 pub(crate) async fn open_keeping(set: &DriveSet, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Opened> {
     let Taken { holder, held } = Holder::take(set, map, force, access, Arc::default()).await?;
     holder.overwrite();
-    match assemble_writer(set, &holder, &held, map).await {
+    let assembled = assemble_writer(set, &holder, &held, map).await;
+    opened_by(holder, assembled).await
+}
+
+/// The set that was put together under these leases; releases them if it was not.
+async fn opened_by(holder: Holder, assembled: Result<(Arc<Redundant>, Vec<Trouble>)>) -> Result<Opened> {
+    match assembled {
         Ok((redundant, missing)) => {
             Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
         }

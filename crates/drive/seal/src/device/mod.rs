@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cheetah_device::error::Withheld;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing, try_io};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
@@ -418,9 +418,7 @@ impl Device for Sealed {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if range.is_empty() {
             return Io::ok(Data::new());
         }
@@ -434,16 +432,12 @@ impl Device for Sealed {
 
     fn write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         let range = ByteRange::new(offset, data.len());
-        if let Err(error) = self.may_write(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.may_write(range));
         Io::later(write::write(self.inner.clone(), range, data, fua))
     }
 
     fn zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
-        if let Err(error) = self.may_write(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.may_write(range));
         if self.inner.holes && !how.keep_allocated {
             return Io::later(write::punch(self.inner.clone(), range, how));
         }
@@ -487,9 +481,7 @@ impl Device for Sealed {
 
     /// From the stamps alone: nodes have no say in it.
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if self.inner.accepts() {
             return Io::ok(vec![Extent::data(range.len)]);
         }

@@ -189,11 +189,8 @@ impl Map {
     /// The ranges without bytes, in order.
     pub fn missing(&self) -> Vec<ByteRange> {
         let mut missing: Vec<ByteRange> = Vec::new();
-        for range in self.runs.iter().filter(|run| run.target.is_missing()).map(|run| run.range) {
-            match missing.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => missing.push(range),
-            }
+        for run in self.runs.iter().filter(|run| run.target.is_missing()) {
+            run.range.append_to(&mut missing);
         }
         missing
     }

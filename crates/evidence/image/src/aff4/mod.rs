@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cheetah_device::error::Withheld;
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io, try_io};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::cache::Cache;
@@ -191,9 +191,7 @@ impl Device for Aff4 {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if let Some(run) = self.inner.map.runs(range).find(|run| run.target.is_missing()) {
             return Io::fail(self.inner.missing(run));
         }
@@ -218,9 +216,7 @@ impl Device for Aff4 {
     }
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let mut extents = Vec::new();
         for run in self.inner.map.runs(range) {
             let zero = run.target == Target::Fill(0);

@@ -16,7 +16,9 @@
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size};
+use cheetah_device::{
+    ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size, try_io,
+};
 use cheetah_error::{Error, Result, next};
 use parking_lot::Mutex;
 
@@ -274,9 +276,7 @@ impl Device for Compressed {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if range.is_empty() {
             return Io::ok(Data::new());
         }

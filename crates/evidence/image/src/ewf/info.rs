@@ -8,25 +8,16 @@ use cheetah_device::ByteRange;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
 
-/// The variants of the Expert Witness format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EwfFormat {
-    /// EnCase 1 to 7, FTK Imager, linen and most others: `.E01`.
-    E01,
-    /// The original, as written by SMART: `.s01`. Its tables carry no checksums.
-    S01,
-    /// The second version, EnCase 7 and later: `.Ex01`.
-    Ex01,
-}
-
-impl EwfFormat {
-    /// The usual name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::E01 => "E01",
-            Self::S01 => "S01",
-            Self::Ex01 => "Ex01",
-        }
+cheetah_kit::named! {
+    /// The variants of the Expert Witness format.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum EwfFormat {
+        /// EnCase 1 to 7, FTK Imager, linen and most others: `.E01`.
+        E01 = "E01",
+        /// The original, as written by SMART: `.s01`. Its tables carry no checksums.
+        S01 = "S01",
+        /// The second version, EnCase 7 and later: `.Ex01`.
+        Ex01 = "Ex01",
     }
 }
 

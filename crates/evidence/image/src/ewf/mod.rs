@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_device::machine_memory::machine_memory;
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, try_io};
 
 use self::chunk::Chunks;
 use self::record::Index;
@@ -194,9 +194,7 @@ impl Device for Ewf {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range).and_then(|()| self.check_readable(range)) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range).and_then(|()| self.check_readable(range)));
         if range.is_empty() {
             return Io::ok(Data::new());
         }
@@ -207,9 +205,7 @@ impl Device for Ewf {
     }
 
     fn cache(&self, range: ByteRange) -> Io<'_, ()> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         // More would evict itself.
         let most = (CACHE_BYTES / 4).min(CHUNKS_TOGETHER_MAX * u64::from(self.info.chunk_size));
         let range = ByteRange::new(range.offset, range.len.min(most));

@@ -21,33 +21,22 @@ use self::parts::Parts;
 /// lag a little before it holds up the copy.
 const QUEUE_MAX: usize = 8;
 
-/// A hash of the whole image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HashKind {
-    /// For old case files.
-    Md5,
-    /// For old case files.
-    Sha1,
-    /// The hash that courts expect today.
-    Sha256,
-    /// The fastest by far.
-    Blake3,
+cheetah_kit::named! {
+    /// A hash of the whole image.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum HashKind {
+        /// For old case files.
+        Md5 = "md5",
+        /// For old case files.
+        Sha1 = "sha1",
+        /// The hash that courts expect today.
+        Sha256 = "sha256",
+        /// The fastest by far.
+        Blake3 = "blake3",
+    }
 }
 
 impl HashKind {
-    /// All kinds, in the order in which they are printed.
-    pub const ALL: [Self; 4] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Blake3];
-
-    /// Returns the name on the command line and in drive files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Md5 => "md5",
-            Self::Sha1 => "sha1",
-            Self::Sha256 => "sha256",
-            Self::Blake3 => "blake3",
-        }
-    }
-
     /// Returns the number of hexadecimal digits in a digest.
     pub const fn digits(self) -> usize {
         match self {
@@ -109,7 +98,7 @@ impl FromStr for HashChoice {
             _ => {}
         }
         text.split(',').try_fold(Self::NONE, |choice, name| {
-            let kind = HashKind::ALL.into_iter().find(|kind| kind.name() == name.trim());
+            let kind = HashKind::of_name(name.trim());
             kind.map(|kind| choice.with(kind)).ok_or_else(|| {
                 Error::misuse(format!(
                     "'{name}' is not a hash; choose from md5, sha1, sha256, blake3, or say all or none"

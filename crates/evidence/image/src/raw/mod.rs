@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io, buffers};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io, buffers, try_io};
 use cheetah_kit::errno::is_of_medium;
 use cheetah_kit::file::{FileExt as _, Status, Time};
 use parking_lot::Mutex;
@@ -301,10 +301,8 @@ impl Device for RawFile {
     }
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        match self.check(range) {
-            Err(error) => Io::fail(error),
-            Ok(()) => self.blocking(move |inner| Ok(inner.extents(range))),
-        }
+        try_io!(self.check(range));
+        self.blocking(move |inner| Ok(inner.extents(range)))
     }
 }
 

@@ -5,15 +5,17 @@ use std::str::FromStr;
 use super::files::FileKind;
 use crate::expression::{Candidate, Check};
 
-/// A kind of compressed data that its first bytes tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Compressed {
-    /// A member of a gzip file (RFC 1952).
-    Gzip,
-    /// A deflated file in a ZIP archive (APPNOTE), such as the parts of a document of an office program.
-    Zip,
-    /// A stream of a PDF with the filter FlateDecode (ISO 32000, RFC 1950).
-    Pdf,
+cheetah_kit::named! {
+    /// A kind of compressed data that its first bytes tell.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Compressed {
+        /// A member of a gzip file (RFC 1952).
+        Gzip = "gzip",
+        /// A deflated file in a ZIP archive (APPNOTE), such as the parts of a document of an office program.
+        Zip = "zip",
+        /// A stream of a PDF with the filter FlateDecode (ISO 32000, RFC 1950).
+        Pdf = "pdf",
+    }
 }
 
 /// A text that names no kind of compressed data.
@@ -22,18 +24,6 @@ pub enum Compressed {
 pub struct UnknownCompressed(String);
 
 impl Compressed {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Gzip, Self::Zip, Self::Pdf];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zip => "zip",
-            Self::Pdf => "pdf",
-        }
-    }
-
     /// The name of its finder: a file has one header, and may have many of these.
     pub(super) const fn finder_name(self) -> &'static str {
         match self {
@@ -71,6 +61,6 @@ impl FromStr for Compressed {
     type Err = UnknownCompressed;
 
     fn from_str(text: &str) -> Result<Self, UnknownCompressed> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownCompressed(text.to_owned()))
+        Self::of_name(text).ok_or_else(|| UnknownCompressed(text.to_owned()))
     }
 }

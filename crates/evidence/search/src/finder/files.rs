@@ -3,110 +3,58 @@
 use super::Check;
 use crate::expression::Candidate;
 
-/// A format of files that a signature tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileKind {
-    /// Pictures: JPEG.
-    Jpeg,
-    /// Pictures: PNG.
-    Png,
-    /// Pictures: GIF.
-    Gif,
-    /// Documents: PDF.
-    Pdf,
-    /// Archives, documents of office programs since 2007, programs for Java and Android: ZIP.
-    Zip,
-    /// Archives: 7z.
-    SevenZip,
-    /// Archives: RAR 1.5 to 5.
-    Rar,
-    /// Compressed: gzip.
-    Gzip,
-    /// Compressed: bzip2.
-    Bzip2,
-    /// Compressed: xz.
-    Xz,
-    /// Databases: SQLite 3.
-    Sqlite,
-    /// Films and sound: MP4, QuickTime, 3GP, HEIF.
-    Mp4,
-    /// Films and sound: AVI, WAV, and the pictures WebP.
-    Riff,
-    /// Films: Matroska and WebM.
-    Matroska,
-    /// Documents of office programs before 2007, installers, thumbnails: OLE 2.
-    Ole,
-    /// Programs: Windows.
-    Pe,
-    /// Programs: Linux and other Unix.
-    Elf,
-    /// Event logs of Windows since Vista.
-    Evtx,
-    /// Hives of the registry of Windows.
-    Registry,
-    /// Shortcuts of Windows.
-    Lnk,
-    /// Records of started programs of Windows: prefetch files.
-    Prefetch,
-    /// Mailboxes of Outlook: PST and OST.
-    Pst,
+cheetah_kit::named! {
+    /// A format of files that a signature tells.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum FileKind {
+        /// Pictures: JPEG.
+        Jpeg = "jpeg",
+        /// Pictures: PNG.
+        Png = "png",
+        /// Pictures: GIF.
+        Gif = "gif",
+        /// Documents: PDF.
+        Pdf = "pdf",
+        /// Archives, documents of office programs since 2007, programs for Java and Android: ZIP.
+        Zip = "zip",
+        /// Archives: 7z.
+        SevenZip = "7z",
+        /// Archives: RAR 1.5 to 5.
+        Rar = "rar",
+        /// Compressed: gzip.
+        Gzip = "gzip",
+        /// Compressed: bzip2.
+        Bzip2 = "bzip2",
+        /// Compressed: xz.
+        Xz = "xz",
+        /// Databases: SQLite 3.
+        Sqlite = "sqlite",
+        /// Films and sound: MP4, QuickTime, 3GP, HEIF.
+        Mp4 = "mp4",
+        /// Films and sound: AVI, WAV, and the pictures WebP.
+        Riff = "riff",
+        /// Films: Matroska and WebM.
+        Matroska = "matroska",
+        /// Documents of office programs before 2007, installers, thumbnails: OLE 2.
+        Ole = "ole",
+        /// Programs: Windows.
+        Pe = "pe",
+        /// Programs: Linux and other Unix.
+        Elf = "elf",
+        /// Event logs of Windows since Vista.
+        Evtx = "evtx",
+        /// Hives of the registry of Windows.
+        Registry = "registry",
+        /// Shortcuts of Windows.
+        Lnk = "lnk",
+        /// Records of started programs of Windows: prefetch files.
+        Prefetch = "prefetch",
+        /// Mailboxes of Outlook: PST and OST.
+        Pst = "pst",
+    }
 }
 
 impl FileKind {
-    /// All of them.
-    pub const ALL: [Self; 22] = [
-        Self::Jpeg,
-        Self::Png,
-        Self::Gif,
-        Self::Pdf,
-        Self::Zip,
-        Self::SevenZip,
-        Self::Rar,
-        Self::Gzip,
-        Self::Bzip2,
-        Self::Xz,
-        Self::Sqlite,
-        Self::Mp4,
-        Self::Riff,
-        Self::Matroska,
-        Self::Ole,
-        Self::Pe,
-        Self::Elf,
-        Self::Evtx,
-        Self::Registry,
-        Self::Lnk,
-        Self::Prefetch,
-        Self::Pst,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Jpeg => "jpeg",
-            Self::Png => "png",
-            Self::Gif => "gif",
-            Self::Pdf => "pdf",
-            Self::Zip => "zip",
-            Self::SevenZip => "7z",
-            Self::Rar => "rar",
-            Self::Gzip => "gzip",
-            Self::Bzip2 => "bzip2",
-            Self::Xz => "xz",
-            Self::Sqlite => "sqlite",
-            Self::Mp4 => "mp4",
-            Self::Riff => "riff",
-            Self::Matroska => "matroska",
-            Self::Ole => "ole",
-            Self::Pe => "pe",
-            Self::Elf => "elf",
-            Self::Evtx => "evtx",
-            Self::Registry => "registry",
-            Self::Lnk => "lnk",
-            Self::Prefetch => "prefetch",
-            Self::Pst => "pst",
-        }
-    }
-
     /// The expression of its signature, over bytes, and the check of each match. A signature has as much of the header as is the same
     /// in every file, so that few other bytes match.
     pub(super) const fn rule(self) -> (&'static str, Check) {

@@ -162,7 +162,7 @@ impl FromStr for FileKind {
     type Err = UnknownFileKind;
 
     fn from_str(text: &str) -> Result<Self, UnknownFileKind> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownFileKind(text.to_owned()))
+        Self::of_name(text).ok_or_else(|| UnknownFileKind(text.to_owned()))
     }
 }
 

@@ -25,10 +25,7 @@ impl FreeClusters {
     /// Adds a free range.
     pub(super) fn add(&mut self, range: ByteRange) {
         if let Some(range) = self.clusters.and_then(|clusters| clusters.intersection(range)) {
-            match self.ranges.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => self.ranges.push(range),
-            }
+            range.append_to(&mut self.ranges);
         }
     }
 

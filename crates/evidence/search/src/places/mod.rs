@@ -25,37 +25,24 @@ use self::tree::Tree;
 /// The most files that are looked at for one byte.
 const HOLDERS_MAX: usize = 1000;
 
-/// What a byte belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceState {
-    /// The content of a file.
-    Allocated,
-    /// A cluster of a file behind its content, or the end of a volume behind its last cluster.
-    Slack,
-    /// A free cluster.
-    Unallocated,
-    /// What was the content of a file that is deleted.
-    Deleted,
-    /// A structure of the file system: a folder, one of its own files, or a cluster in use that no file holds.
-    Metadata,
-    /// No volume.
-    Outside,
-    /// A volume of which this is not known.
-    Unknown,
-}
-
-impl PlaceState {
-    /// Its name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Allocated => "allocated",
-            Self::Slack => "slack",
-            Self::Unallocated => "unallocated",
-            Self::Deleted => "deleted",
-            Self::Metadata => "metadata",
-            Self::Outside => "outside",
-            Self::Unknown => "unknown",
-        }
+cheetah_kit::named! {
+    /// What a byte belongs to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum PlaceState {
+        /// The content of a file.
+        Allocated = "allocated",
+        /// A cluster of a file behind its content, or the end of a volume behind its last cluster.
+        Slack = "slack",
+        /// A free cluster.
+        Unallocated = "unallocated",
+        /// What was the content of a file that is deleted.
+        Deleted = "deleted",
+        /// A structure of the file system: a folder, one of its own files, or a cluster in use that no file holds.
+        Metadata = "metadata",
+        /// No volume.
+        Outside = "outside",
+        /// A volume of which this is not known.
+        Unknown = "unknown",
     }
 }
 

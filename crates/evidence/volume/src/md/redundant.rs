@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use cheetah_device::around::is_local;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry as DeviceGeometry, Io, Result};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry as DeviceGeometry, Io, Result, try_io};
 use cheetah_parity::reconstruct;
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -186,9 +186,7 @@ impl Device for Shown {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         Io::later(async move {
             // A mirror is one chunk, of any length; other chunks are powers of two.
             let pieces = range

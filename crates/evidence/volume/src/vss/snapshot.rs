@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, try_io};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::chain::read;
@@ -149,9 +149,7 @@ impl Device for Shown {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         Io::later(async move {
             let pieces: Vec<_> = self.snapshot.pieces(range).into_iter().map(|piece| self.read_piece(piece)).collect();
             stream::iter(pieces)
@@ -166,9 +164,7 @@ impl Device for Shown {
 
     /// Free space of which nothing was kept is a hole.
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let mut extents = Vec::new();
         for Piece { range, origin } in self.snapshot.pieces(range) {
             match origin {

@@ -52,7 +52,7 @@ use self::engine::{CacheEngine, CachePlan};
 use self::file_writer::FileWriter;
 use self::shell::{CacheShared, gather};
 use crate::layer::{Layer, Reads, Writes};
-use crate::{ByteRange, Data, Device, DynDevice, Io, Result};
+use crate::{ByteRange, Data, Device, DynDevice, Io, Result, try_io};
 
 /// Fetches begin and end at multiples of this many bytes.
 const GRAIN: u64 = 4 << 10;
@@ -156,9 +156,7 @@ impl Cache {
     }
 
     fn read_as(&self, range: ByteRange, counts: bool) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if range.is_empty() {
             return Io::ok(Data::new());
         }

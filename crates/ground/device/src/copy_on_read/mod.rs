@@ -51,7 +51,7 @@ use tokio::sync::watch;
 use self::engine::CopyEngine;
 use self::shell::{CopyAnswer, CopyShared, gather};
 use crate::coverage::State;
-use crate::{ByteRange, Coverage, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result};
+use crate::{ByteRange, Coverage, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, try_io};
 
 /// The alignment and granularity of requests to the source, in bytes, except at its end and near a bad sector.
 pub const GRAIN: u64 = 64 << 10;
@@ -186,9 +186,7 @@ impl Device for CopyOnRead {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if range.is_empty() || self.shared.is_whole() {
             return self.shared.drive.read(range);
         }
@@ -202,9 +200,7 @@ impl Device for CopyOnRead {
     }
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let runs: Vec<_> = self.shared.engine().coverage().runs(range).collect();
         Io::later(async move {
             let mut extents = Vec::new();

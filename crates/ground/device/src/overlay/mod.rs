@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use self::spans::{Content, Segment, Spans};
 use crate::data::Part;
 use crate::device::DynDevice;
-use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Size, Zeroing};
+use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Size, Zeroing, try_io};
 
 /// Data in memory is cut at multiples of this, so that overwriting a part of it frees that part.
 const PIECE_BYTES: u64 = 4096;
@@ -131,9 +131,7 @@ impl Device for Overlay {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let mut segments = self.spans.lock().segments(range);
         if segments.len() <= 1 {
             return segments.pop().map_or_else(|| Io::ok(Data::new()), |segment| self.fetch(segment));
@@ -149,9 +147,7 @@ impl Device for Overlay {
 
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {
         let range = ByteRange::new(offset, data.len());
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         match &self.store {
             Store::Memory { limit_bytes } => Io::done(self.keep(offset, &data, *limit_bytes)),
             Store::File(file) => file.write(offset, data, &self.spans),
@@ -159,9 +155,7 @@ impl Device for Overlay {
     }
 
     fn zero(&self, range: ByteRange, _how: Zeroing) -> Io<'_, ()> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         match &self.store {
             Store::Memory { limit_bytes } => {
                 let mut spans = self.spans.lock();
@@ -185,9 +179,7 @@ impl Device for Overlay {
     }
 
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let segments = self.spans.lock().segments(range);
         Io::later(async move {
             let mut extents = Vec::new();

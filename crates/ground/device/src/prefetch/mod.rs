@@ -74,7 +74,7 @@ pub use self::stats::{PrefetchStats, StreamStats};
 use self::engine::{PrefetchEngine, PrefetchPlan};
 use self::shell::{DemandGuard, PrefetchShared, WriteGuard, gather, spawn_all};
 use crate::layer::{Layer, Reads, Writes};
-use crate::{ByteRange, Data, Device, DynDevice, Io, Result, Zeroing};
+use crate::{ByteRange, Data, Device, DynDevice, Io, Result, Zeroing, try_io};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -146,9 +146,7 @@ impl Layer for Prefetch {
         if range.is_empty() || shared.is_instant() {
             return shared.pass(range);
         }
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         let (plan, tasks) = shared.with_engine(|engine, now, fetches| engine.read(range, now, fetches));
         match plan {
             PrefetchPlan::Pass => shared.pass(range),
@@ -174,9 +172,7 @@ impl Layer for Prefetch {
     }
 
     fn on_cache(&self, range: ByteRange) -> Io<'_, ()> {
-        if let Err(error) = self.check(range) {
-            return Io::fail(error);
-        }
+        try_io!(self.check(range));
         if !self.shared.is_instant() {
             let ((), tasks) = self.shared.with_engine(|engine, now, fetches| engine.hint(range, now, fetches));
             spawn_all(tasks);

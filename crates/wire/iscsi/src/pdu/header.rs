@@ -47,11 +47,6 @@ impl Header {
         self
     }
 
-    /// Whether it is for immediate delivery.
-    pub const fn is_immediate(&self) -> bool {
-        self.0[0] & IMMEDIATE != 0
-    }
-
     /// The opcode's number.
     pub const fn opcode(&self) -> u8 {
         self.0[0] & 0x3F

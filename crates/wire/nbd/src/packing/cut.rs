@@ -42,10 +42,7 @@ pub(super) fn cut(offset: u64, data: &Data) -> Vec<ContentPart> {
 /// Every run of zero blocks.
 fn holes(offset: u64, data: &Data) -> Vec<ByteRange> {
     let mut holes: Vec<ByteRange> = Vec::new();
-    let mut add = |found: ByteRange| match holes.last_mut() {
-        Some(last) if last.end() == found.offset => last.len += found.len,
-        _ => holes.push(found),
-    };
+    let mut add = |found: ByteRange| found.append_to(&mut holes);
     let mut at = offset;
     for part in data.parts() {
         let range = ByteRange::new(at, part.len());

@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::capacity;
 use super::options::{Aspect, Options};
 use super::prober::Prober;
+use super::problem::{AvailableProblem, Problem};
 use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
-use crate::estimate::available::{FLEET_TRAINS, FULL_TRAINS, NotKnown, Search, Trend, growth, trend};
+use crate::estimate::available::{FLEET_TRAINS, FULL_TRAINS, Search, Trend, growth, trend};
 use crate::frame::ETHERNET_BYTES;
 use crate::path::Available;
 use crate::schedule::Pattern;
-use crate::units::BitRate;
 
 /// Packets in a train: enough for a trend, few enough for a queue of a few dozen.
 const PACKETS: usize = 48;
@@ -25,25 +25,20 @@ const TAKES_MAX: Duration = Duration::from_secs(30);
 /// Idle time after a train, as a multiple of its duration, so that the probes do not load the path themselves.
 const IDLE: u32 = 2;
 
-/// Measures below the capacity. Adds a sentence to `problems` if it cannot be measured.
+/// Measures below the capacity. Adds to `problems` why it cannot be measured.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
     options: &Options,
     found: &capacity::MeasuredCapacity,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Outcome<Available> {
     if found.capacity.at_least {
-        problems.push(
-            "The available bandwidth was not measured: the path is faster than this machine can send, so it cannot be filled."
-                .into(),
-        );
+        problems.push(Problem::Available(AvailableProblem::TooFast));
         return (None, Ok(()));
     }
     if found.capacity.batched {
-        problems.push(
-            "The available bandwidth was not measured: packets arrive in batches, which hides whether their delays grow.".into(),
-        );
+        problems.push(Problem::Available(AvailableProblem::Batched));
         return (None, Ok(()));
     }
     let Some(prober) = probers.get_mut(found.prober) else { return (None, Ok(())) };
@@ -57,41 +52,20 @@ pub(super) fn measure(
                 search.note(rate, &trends, &growths);
             }
             Ok(Some(_)) => {
-                let rate = BitRate(rate);
-                problems.push(format!(
-                    "The available bandwidth was not measured: of packets sent at {rate} most were not answered, and it cannot \
-                     be determined whether the path lost them or the host limits its answers."
-                ));
+                problems.push(Problem::Available(AvailableProblem::Silent { rate }));
                 return (None, Ok(()));
             }
             result => {
                 ended = result.map(|_| ());
-                problems.push(
-                    "The search for the available bandwidth ended early: the time was up, or trains could not be sent."
-                        .into(),
-                );
+                problems.push(Problem::Available(AvailableProblem::EndedEarly));
                 break;
             }
         }
         fleets += 1;
         wire.watch.progress(Aspect::Available, fleets, FLEETS_MAX);
     }
-    let found = search.available().map_err(|why| problems.push(reason(why)));
+    let found = search.available().map_err(|why| problems.push(Problem::Available(AvailableProblem::Unknown(why))));
     (found.ok(), ended)
-}
-
-fn reason(why: NotKnown) -> String {
-    match why {
-        NotKnown::Range { low, high } => {
-            let (low, high) = (BitRate(low), BitRate(high));
-            format!("The available bandwidth is not known more precisely than that it is between {low} and {high}.")
-        }
-        NotKnown::Uneven(rate) => format!(
-            "The available bandwidth is not known: delays begin to grow at {}, but beyond that not as they should. Other traffic \
-             comes in bursts, or the narrowest link is not the one with the least left.",
-            BitRate(rate)
-        ),
-    }
 }
 
 /// Trains at one rate.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::mtu::{self, ProbeOutcome};
 use super::options::{Aspect, Options};
 use super::prober::{ProbeKind, Prober};
+use super::problem::{CapacityProblem, NoCapacity, Problem};
 use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -17,7 +18,6 @@ use crate::estimate::plan::{Plan, Step};
 use crate::estimate::{TrainArrivals, dispersion};
 use crate::os;
 use crate::path::Capacity;
-use crate::units::BitRate;
 
 /// The best kinds first: small answers that hosts do not limit, then large ones, then those that they limit.
 const ORDER: [ProbeKind; 3] = [ProbeKind::Ack, ProbeKind::Echo, ProbeKind::Udp];
@@ -52,7 +52,7 @@ pub(super) fn measure(
     probers: &mut [Prober],
     options: &Options,
     mtu_bytes: Option<u32>,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Outcome<MeasuredCapacity> {
     let largest = wire.ip_bytes_max();
     let mut known = mtu_bytes.and_then(|mtu| usize::try_from(mtu).ok()).map(|mtu| mtu.min(largest));
@@ -74,7 +74,7 @@ pub(super) fn measure(
         let capacity = match samples.capacity(kind) {
             Ok(capacity) => capacity,
             Err(why) => {
-                whys.push(why.to_string());
+                whys.push(why);
                 // Other probes arrive in the same batches.
                 if ended.is_err() || samples.plan.capacity(kind.method()) == Err(Unknown::TooShort) {
                     break;
@@ -84,10 +84,8 @@ pub(super) fn measure(
         };
         match &best {
             Some(there) if is_narrower(&capacity, &there.capacity) => {
-                let (there, back) = (BitRate(there.capacity.bits_per_s), BitRate(capacity.bits_per_s));
-                problems.push(format!(
-                    "The path there carries {there}, the path back only {back}: the capacity is that of the path back."
-                ));
+                let (there, back) = (there.capacity.bits_per_s, capacity.bits_per_s);
+                problems.push(Problem::Capacity(CapacityProblem::NarrowerBack { there, back }));
                 best = Some(MeasuredCapacity { capacity, prober: index, ip_bytes });
             }
             Some(_) => {}
@@ -98,14 +96,9 @@ pub(super) fn measure(
         }
     }
     if best.is_none() {
-        let why =
-            if whys.is_empty() { "the host answers no probes that carry data".to_owned() } else { whys.join("; ") };
-        problems.push(format!("The capacity is not known: {why}."));
+        problems.push(Problem::Capacity(CapacityProblem::Unknown(whys)));
     } else if os::route::is_virtual_pair(wire.route.index) {
-        let name = &wire.route.interface;
-        problems.push(format!(
-            "{name} is a virtual interface: the capacity is what this machine emulates, or its own speed."
-        ));
+        problems.push(Problem::Capacity(CapacityProblem::VirtualInterface(wire.route.interface.clone())));
     }
     (best, ended)
 }
@@ -123,29 +116,6 @@ fn passing(wire: &mut Wire<'_>, prober: &mut Prober, largest: usize, timeout: Du
 /// Returns whether echoes, as large back as there, show a clearly narrower path back.
 fn is_narrower(echoed: &Capacity, there: &Capacity) -> bool {
     echoed.confidence >= SURE && !echoed.at_least && echoed.bits_per_s < NARROWER * there.bits_per_s
-}
-
-/// Why the trains of a prober determine no capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum NoCapacity {
-    /// The trains that happened to leave on time are then not representative.
-    #[error("{}, {discarded} of {sent} trains did not leave on time", by(*.kind))]
-    LeftLate { kind: ProbeKind, sent: u32, discarded: u32 },
-    /// The answers do not tell it.
-    #[error(
-        "{}, {why} ({discarded} of {sent} trains did not leave on time, {unanswered} were not answered whole{})",
-        by(*.kind), if *.late { ", and the time was up" } else { "" }
-    )]
-    Unknown { kind: ProbeKind, why: Unknown, sent: u32, discarded: u32, unanswered: u32, late: bool },
-}
-
-/// The protocol by which probes of a kind are answered, as a phrase.
-const fn by(kind: ProbeKind) -> &'static str {
-    match kind {
-        ProbeKind::Ack | ProbeKind::Syn => "by TCP",
-        ProbeKind::Echo => "by ICMP echo",
-        ProbeKind::Udp => "by UDP",
-    }
 }
 
 /// The trains sent so far.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::options::{Aspect, Options};
 use super::prober::Prober;
+use super::problem::Problem;
 use super::stop::Stop;
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -34,7 +35,7 @@ pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
     options: &Options,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Result<Vec<Hop>, Stop> {
     // Routers answer even if the host does not. If it answers nothing, the first kind is sent, which most networks let
     // through.
@@ -59,7 +60,7 @@ pub(super) fn measure(
     }
     let reached = heard.iter().any(|heard| heard.host);
     if !reached {
-        problems.push("The host did not answer probes that count hops, so there may be more routers.".into());
+        problems.push(Problem::HostBeyondHops);
     }
     Ok(hops(&heard))
 }

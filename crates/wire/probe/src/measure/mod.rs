@@ -6,7 +6,7 @@
 //!
 //! Trains are checked after they left ([`train`]); those that did not leave on time are discarded and sent again, up to
 //! a limit. Everything is within [`Limits`], and every wait has a time-out, so a host that never answers costs a few
-//! seconds. The report has a sentence for each measurement that failed. Without raw sockets, `plain` measures with
+//! seconds. Each measurement that failed is a [`Problem`]. Without raw sockets, `plain` measures with
 //! ordinary ones.
 //!
 //! [`Limits`]: crate::limits::Limits
@@ -21,10 +21,14 @@ mod plain_mtu;
 mod probe;
 mod prober;
 mod probers;
+mod problem;
 mod round_trip;
 mod stop;
 pub mod train;
 mod wire;
 
 pub use options::{Aspect, BadAspect, Event, Options, TCP_PORT, UDP_PORT};
-pub use probe::Probe;
+pub use probe::{Measured, Probe};
+pub use prober::ProbeKind;
+pub use problem::{AvailableProblem, CapacityProblem, MtuProblem, NoCapacity, Problem, RoundTripProblem};
+pub use stop::Stop;

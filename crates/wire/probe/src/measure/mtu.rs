@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::options::{Aspect, Options};
 use super::prober::{ProbeKind, Prober};
+use super::problem::{MtuProblem, Problem};
 use super::stop::Stop;
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -37,11 +38,11 @@ pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
     options: &Options,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Result<Option<Mtu>, Stop> {
     let carries = |prober: &&mut Prober| prober.shortest.is_some() && prober.kind != ProbeKind::Syn;
     let Some(prober) = probers.iter_mut().find(carries) else {
-        problems.push("The path's MTU was not measured: the host answers no probes that carry data.".into());
+        problems.push(Problem::Mtu(MtuProblem::NeedsData));
         return Ok(None);
     };
     let (largest, ipv4) = (wire.ip_bytes_max(), wire.route.local.is_ipv4());
@@ -56,7 +57,7 @@ pub(super) fn measure(
 pub(super) fn search(
     largest: usize,
     ipv4: bool,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
     mut fate: impl FnMut(u32, usize) -> Result<ProbeOutcome, Stop>,
 ) -> Result<Option<Mtu>, Stop> {
     let mut search = Search::new(largest, if ipv4 { LEAST.0 } else { LEAST.1 });
@@ -65,7 +66,7 @@ pub(super) fn search(
         search.note(size, &fate(done, size)?);
     }
     if search.passed.is_none() {
-        problems.push(format!("Not even packets of {} bytes are answered, though small ones are.", search.least));
+        problems.push(Problem::Mtu(MtuProblem::LeastSizeFails { bytes: search.least }));
     }
     let reported = search.passed.is_some_and(|passed| passed == largest || Some(passed) == search.reported);
     Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), reported }))

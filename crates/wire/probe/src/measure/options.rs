@@ -13,44 +13,20 @@ pub const TCP_PORT: u16 = 10_809;
 /// The default port of UDP probes: traceroute's, on which no service listens.
 pub const UDP_PORT: u16 = 33_434;
 
-/// A part of a measurement, in the order of measuring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Aspect {
-    /// `rtt`: round trips, jitter and loss.
-    RoundTrip,
-    /// `mtu`: the largest packet that passes.
-    Mtu,
-    /// `hops`: the routers.
-    Hops,
-    /// `capacity`: of the narrowest link.
-    Capacity,
-    /// `available`: the available bandwidth.
-    Available,
-}
-
-impl Aspect {
-    /// All of them, in order.
-    pub const ALL: [Self; 5] = [Self::RoundTrip, Self::Mtu, Self::Hops, Self::Capacity, Self::Available];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "rtt",
-            Self::Mtu => "mtu",
-            Self::Hops => "hops",
-            Self::Capacity => "capacity",
-            Self::Available => "available",
-        }
-    }
-
-    /// Returns its name in a sentence.
-    pub(super) const fn noun(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "round trips",
-            Self::Mtu => "the path's MTU",
-            Self::Hops => "routers",
-            Self::Capacity => "the capacity",
-            Self::Available => "the available bandwidth",
-        }
+cheetah_kit::named! {
+    /// A part of a measurement, in the order of measuring.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Aspect {
+        /// `rtt`: round trips, jitter and loss.
+        RoundTrip = "rtt",
+        /// `mtu`: the largest packet that passes.
+        Mtu = "mtu",
+        /// `hops`: the routers.
+        Hops = "hops",
+        /// `capacity`: of the narrowest link.
+        Capacity = "capacity",
+        /// `available`: the available bandwidth.
+        Available = "available",
     }
 }
 
@@ -69,8 +45,7 @@ impl FromStr for Aspect {
     type Err = BadAspect;
 
     fn from_str(text: &str) -> Result<Self, BadAspect> {
-        let named = Self::ALL.into_iter().find(|aspect| aspect.name() == text);
-        named.ok_or_else(|| BadAspect(text.chars().take(80).collect()))
+        Self::of_name(text).ok_or_else(|| BadAspect(text.chars().take(80).collect()))
     }
 }
 

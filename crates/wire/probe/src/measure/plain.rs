@@ -8,6 +8,7 @@ use std::time::Duration;
 use cheetah_kit::random;
 
 use super::options::{Aspect, Options};
+use super::problem::{Problem, RoundTripProblem};
 use super::stop::{Outcome, Stop};
 use super::wire::{Watch, take};
 use crate::capture::CaptureError;
@@ -30,30 +31,25 @@ pub(super) fn round_trip(
     options: &Options,
     watch: &mut Watch<'_>,
     budget: &mut Budget,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Outcome<RoundTrip> {
     if matches!(options.method, None | Some(Method::Icmp)) {
         match echo(address, options, watch, budget) {
             (Some(found), ended) => return (Some(found), ended),
             (None, Err(stop)) if stop.is_final() => return (None, Err(stop)),
-            (None, Err(Stop::Capture(CaptureError::NoPing))) if address.is_loopback() => {
-                problems.push(
-                    "ICMP was skipped: to this machine itself it needs an ICMP socket, which the system permits nobody, or \
-                     not this user (net.ipv4.ping_group_range)."
-                        .into(),
-                );
-            }
             (None, Err(Stop::Capture(CaptureError::NoPing))) => {
-                problems.push("ICMP was skipped: not permitted for this user.".into());
+                problems.push(Problem::RoundTrip(RoundTripProblem::NoIcmpSocket {
+                    is_this_machine: address.is_loopback(),
+                }));
             }
-            (None, Err(stop)) => problems.push(format!("ICMP was skipped: {stop}.")),
-            (None, Ok(())) => problems.push("The host does not answer ICMP echo requests.".into()),
+            (None, Err(stop)) => problems.push(Problem::RoundTrip(RoundTripProblem::IcmpSkipped(stop))),
+            (None, Ok(())) => problems.push(Problem::RoundTrip(RoundTripProblem::IcmpSilent)),
         }
     }
     match options.method {
         None | Some(Method::Tcp | Method::TcpConnect) => connect(address, options, watch, budget, problems),
         Some(Method::Udp) => {
-            problems.push("Measuring by UDP needs the right to raw sockets.".into());
+            problems.push(Problem::RoundTrip(RoundTripProblem::UdpNeedsRawSockets));
             (None, Ok(()))
         }
         Some(Method::Icmp | Method::Far) => (None, Ok(())),
@@ -120,15 +116,13 @@ fn connect(
     options: &Options,
     watch: &mut Watch<'_>,
     budget: &mut Budget,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Outcome<RoundTrip> {
     let (mut probes, mut refused) = (Probes::new(options.timeout), None);
     let ended = connections(address, options, watch, budget, &mut probes, &mut refused);
     let found = probes.round_trip(Method::TcpConnect);
     if found.is_none() && ended.is_ok() {
-        let why = refused.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
-        let port = options.tcp_port;
-        problems.push(format!("Connecting to port {port} gave no round trip ({why})."));
+        problems.push(Problem::RoundTrip(RoundTripProblem::NoConnection { port: options.tcp_port, why: refused }));
     }
     (found, ended)
 }

@@ -9,6 +9,7 @@ use cheetah_kit::random;
 
 use super::mtu::{ProbeOutcome, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
+use super::problem::{MtuProblem, Problem};
 use super::stop::Stop;
 use super::wire::{Watch, take};
 use crate::capture::datagram::{Datagram, IcmpError};
@@ -32,7 +33,7 @@ pub(super) fn measure(
     options: &Options,
     watch: &mut Watch<'_>,
     budget: &mut Budget,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Result<Option<Mtu>, Stop> {
     // The kernel refuses to send packets that are larger than the interface takes.
     let largest =
@@ -57,7 +58,7 @@ pub(super) fn measure(
             Ok(ProbeOutcome::Silence)
         });
     }
-    problems.push("The path's MTU was not measured: the host does not report that its UDP ports are closed.".into());
+    problems.push(Problem::Mtu(MtuProblem::NeedsClosedPort));
     Ok(None)
 }
 

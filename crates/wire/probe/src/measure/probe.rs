@@ -1,10 +1,13 @@
 //! Runs all measurements, one after the other.
 
-use cheetah_error::next::Measure;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
+use cheetah_error::Next;
+use cheetah_error::next::Measure;
+
 use super::options::{Aspect, Event, Options};
+use super::problem::{CapacityProblem, Problem};
 use super::stop::Stop;
 use super::wire::{Watch, Wire};
 use super::{available, capacity, hops, mtu, plain, plain_mtu, probers, round_trip};
@@ -19,6 +22,17 @@ pub struct Probe {
     options: Options,
 }
 
+/// What a measurement found.
+#[derive(Debug)]
+pub struct Measured {
+    /// The figures, without a sentence: [`PathReport::problems`] is empty.
+    pub report: PathReport,
+    /// What was not measured, and what makes a figure doubtful, in the order in which it became known.
+    pub problems: Vec<Problem>,
+    /// What the user can do about them.
+    pub next: Vec<Next>,
+}
+
 impl Probe {
     /// Prepares to measure the path to `address`, one of the addresses of `host`. Sends nothing yet, and never to
     /// another address.
@@ -27,53 +41,48 @@ impl Probe {
         Self { host: host.into(), address, options }
     }
 
-    /// Measures, and lists failed measurements in the report's problems. Setting `cancel` ends it soon; the report then
+    /// Measures, and lists failed measurements in the problems. Setting `cancel` ends it soon; the report then
     /// has the measurements made so far. `tell` receives progress events. Blocks for seconds, so it needs a thread of
     /// its own.
     ///
     /// Does not fill in the advice and the far end.
-    pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {
-        let mut report = PathReport::new(&self.host, self.address);
+    pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> Measured {
+        let report = PathReport::new(&self.host, self.address);
+        let mut found = Measured { report, problems: Vec::new(), next: Vec::new() };
         let watch = Watch { cancel, tell };
         if !self.options.raw {
-            self.plain(&mut report, watch);
-            return report;
+            self.plain(&mut found, watch);
+            return found;
         }
         match Wire::open(self.address, &self.options, watch) {
             Ok(mut wire) => {
-                report.interface = Some(wire.route.interface.clone());
-                report.backend = Some(wire.backend());
-                let ended = self.measure(&mut wire, &mut report);
-                report.next.extend(ended.as_ref().err().and_then(Stop::next));
-                let cause = ended.err().map(|stop| format!("Nothing more was measured: {stop}."));
-                report.trains = wire.trains;
-                report.problems.extend(cause);
-                report.problems.extend(wire.notes().iter().map(|note| sentence(note)));
-                let dropped = wire.dropped();
-                if dropped > 0 {
-                    report.problems.push(format!(
-                        "{dropped} answers came faster than they could be received, and were lost here."
-                    ));
+                found.report.interface = Some(wire.route.interface.clone());
+                found.report.backend = Some(wire.backend());
+                if let Err(stop) = self.measure(&mut wire, &mut found) {
+                    found.next.extend(stop.next());
+                    found.problems.push(Problem::EndedEarly(stop));
                 }
+                found.report.trains = wire.trains;
+                found.problems.extend(wire.notes().iter().cloned().map(Problem::Sending));
+                let dropped = wire.dropped();
+                found.problems.extend((dropped > 0).then_some(Problem::AnswersLost(dropped)));
             }
             Err((stop, watch)) if stop.is_of_raw_sockets() => {
-                report.problems.push(sentence(&stop.to_string()));
-                self.plain(&mut report, watch);
+                found.problems.push(Problem::NoRawSockets(stop));
+                self.plain(&mut found, watch);
             }
-            Err((stop, _)) => report.problems.push(format!("Nothing was measured: {stop}.")),
+            Err((stop, _)) => found.problems.push(Problem::Nothing(stop)),
         }
-        report
+        found
     }
 
     /// Measures with raw sockets.
-    fn measure(&self, wire: &mut Wire<'_>, report: &mut PathReport) -> Result<(), Stop> {
+    fn measure(&self, wire: &mut Wire<'_>, found: &mut Measured) -> Result<(), Stop> {
         let options = &self.options;
-        let problems = &mut report.problems;
+        let Measured { report, problems, .. } = found;
         let mut probers = probers::find(wire, options, problems)?;
         if probers.iter().all(|prober| prober.shortest.is_none()) {
-            let methods =
-                options.method.map_or_else(|| "ICMP echo, TCP or UDP".to_owned(), |method| format!("{method:?}"));
-            problems.push(format!("The host does not answer {methods} within {} ms.", options.timeout.as_millis()));
+            problems.push(Problem::NoAnswer { method: options.method, timeout: options.timeout });
         }
         let begin = |wire: &mut Wire<'_>, aspect: Aspect| {
             let wanted = options.aspects.contains(&aspect);
@@ -96,11 +105,10 @@ impl Probe {
         let available = options.aspects.contains(&Aspect::Available);
         if begin(wire, Aspect::Capacity) || available {
             if let Some(shaper) = wire.avoided_shaper() {
-                problems.push(format!(
-                    "The capacity is not known: {} shapes what other programs send (queue discipline {shaper}), and the packets of \
-                     this measurement go around that.",
-                    wire.route.interface
-                ));
+                problems.push(Problem::Capacity(CapacityProblem::Shaped {
+                    interface: wire.route.interface.clone(),
+                    shaper,
+                }));
                 return Ok(());
             }
             // Available bandwidth is searched for below the capacity.
@@ -119,9 +127,9 @@ impl Probe {
     }
 
     /// Measures with ordinary sockets.
-    fn plain(&self, report: &mut PathReport, mut watch: Watch<'_>) {
+    fn plain(&self, found: &mut Measured, mut watch: Watch<'_>) {
         let mut budget = Budget::new(self.options.limits);
-        let PathReport { problems, next, .. } = report;
+        let Measured { report, problems, next } = found;
         for aspect in Aspect::ALL.into_iter().filter(|aspect| self.options.aspects.contains(aspect)) {
             (watch.tell)(Event::Begins(aspect));
             let (options, budget) = (&self.options, &mut budget);
@@ -138,26 +146,19 @@ impl Probe {
                 Aspect::Mtu => plain_mtu::measure(self.address, options, &mut watch, budget, problems)
                     .map(|found| report.mtu = found),
                 Aspect::Hops | Aspect::Capacity | Aspect::Available => {
-                    let noun = aspect.noun();
-                    problems.push(format!("Without raw sockets, {noun} cannot be measured."));
+                    problems.push(Problem::NeedsRawSockets(aspect));
                     Ok(())
                 }
             };
-            if let Err(stop) = ended {
-                next.extend(stop.next());
-                problems.push(format!("Measuring {} ended early: {stop}.", aspect.noun()));
-                if stop.is_final() {
+            if let Err(why) = ended {
+                let is_final = why.is_final();
+                next.extend(why.next());
+                problems.push(Problem::AspectEndedEarly { aspect, why });
+                if is_final {
                     break;
                 }
             }
         }
         report.trains.packets = budget.packets();
     }
-}
-
-/// Capitalizes the first letter and ends with one full stop.
-fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
 }

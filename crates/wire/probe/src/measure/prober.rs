@@ -13,7 +13,7 @@ use crate::path::Method;
 
 /// The kind of packet a prober sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProbeKind {
+pub enum ProbeKind {
     /// ICMP echo requests, whose answers are as large as the requests.
     Echo,
     /// TCP SYN, which carries no data.
@@ -33,16 +33,6 @@ impl ProbeKind {
             Self::Echo => Method::Icmp,
             Self::Syn | Self::Ack => Method::Tcp,
             Self::Udp => Method::Udp,
-        }
-    }
-
-    /// Its name in a sentence.
-    pub(super) const fn noun(self) -> &'static str {
-        match self {
-            Self::Echo => "ICMP echo requests",
-            Self::Syn => "TCP SYNs",
-            Self::Ack => "TCP segments outside of a connection",
-            Self::Udp => "UDP to a closed port",
         }
     }
 

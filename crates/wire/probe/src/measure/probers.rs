@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::options::Options;
 use super::prober::{ProbeKind, Prober};
+use super::problem::Problem;
 use super::stop::Stop;
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -18,8 +19,8 @@ const TRIPS: u32 = 4;
 const WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// Returns every prober that the options allow, the best for round trips first; those that the host answers have their
-/// `shortest`. Adds a sentence to `problems` for errors that routers sent instead.
-pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<String>) -> Result<Vec<Prober>, Stop> {
+/// `shortest`. Adds to `problems` the errors that routers sent instead.
+pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<Problem>) -> Result<Vec<Prober>, Stop> {
     let (local, remote) = (wire.route.local, wire.route.remote);
     let mut probers = Vec::new();
     let mut left: Vec<Vec<(u32, Nanos)>> = Vec::new();
@@ -54,7 +55,7 @@ pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<St
         })?;
     }
     if let Some((from, code)) = refused.filter(|_| probers.iter().all(|prober| prober.shortest.is_none())) {
-        problems.push(format!("{from} says that {remote} cannot be reached (ICMP code {code})."));
+        problems.push(Problem::Unreachable { from, remote, code });
     }
     Ok(probers)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::options::{Aspect, Options};
 use super::prober::{ProbeKind, Prober};
+use super::problem::{Problem, RoundTripProblem};
 use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
@@ -22,7 +23,7 @@ pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
     options: &Options,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Outcome<RoundTrip> {
     let mut best: Option<(ProbeKind, RoundTrip)> = None;
     let (mut silent, mut ended) = (Vec::new(), Ok(()));
@@ -34,22 +35,21 @@ pub(super) fn measure(
         let late;
         (found, late, ended) = if prober.shortest.is_some() { with(wire, prober, options) } else { (None, 0, Ok(())) };
         if late > 0 {
-            problems
-                .push(format!("{late} answers came later than {} ms and count as lost.", options.timeout.as_millis()));
+            problems.push(Problem::RoundTrip(RoundTripProblem::Late { answers: late, timeout: options.timeout }));
         }
-        let noun = prober.kind.noun();
         let Some(found) = found else {
-            silent.extend(ended.is_ok().then(|| format!("The host does not answer {noun}.")));
+            silent.extend(ended.is_ok().then_some(Problem::RoundTrip(RoundTripProblem::Silent(prober.kind))));
             continue;
         };
         match best {
             Some((_, before)) if found.loss >= before.loss => {}
             Some((kind, RoundTrip { answered, sent, .. })) => {
-                let limits = "it seems to limit the rate of such answers";
-                problems.push(format!(
-                    "The host answered {answered} of {sent} {}, and more {noun}: {limits}.",
-                    kind.noun()
-                ));
+                problems.push(Problem::RoundTrip(RoundTripProblem::RateLimited {
+                    kind,
+                    answered,
+                    sent,
+                    other: prober.kind,
+                }));
                 best = Some((prober.kind, found));
             }
             None => best = Some((prober.kind, found)),
@@ -62,9 +62,7 @@ pub(super) fn measure(
     problems.extend(silent.into_iter().filter(|_| best.is_some()));
     let best = best.map(|(_, best)| best);
     if best.is_some_and(|best| best.method == ProbeKind::Udp.method() && best.loss > 0.0) {
-        problems.push(
-            "Hosts limit how often they say that a port is closed, so the loss may be theirs, not the path's.".into(),
-        );
+        problems.push(Problem::RoundTrip(RoundTripProblem::LossMayBeTheHosts));
     }
     (best, ended)
 }

@@ -8,7 +8,7 @@ use cheetah_error::next::Measure;
 
 /// The reason a measurement ended early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stop {
+pub enum Stop {
     /// The caller cancelled it.
     #[error("it was interrupted")]
     Cancelled,

@@ -18,7 +18,7 @@ use crate::os;
 use crate::path::Trains;
 use crate::route::Route;
 use crate::selfcheck::Bound;
-use crate::send::{self, Sender};
+use crate::send::{self, SendNote, Sender};
 
 /// How often to look for a cancellation.
 const HEED_EVERY: Duration = Duration::from_millis(50);
@@ -124,8 +124,8 @@ impl<'a> Wire<'a> {
     }
 
     /// Returns the measures that would make sending more accurate, but are not permitted.
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.sender.notes().iter().map(ToString::to_string).collect()
+    pub(super) fn notes(&self) -> &[SendNote] {
+        self.sender.notes()
     }
 
     /// Returns the number of answers lost because they came faster than they were received.

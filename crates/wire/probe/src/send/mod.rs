@@ -22,24 +22,23 @@ pub use crate::os::send::open;
 /// Most packets one train may have.
 pub const PACKETS_MAX: usize = crate::schedule::PACKETS_MAX;
 
-/// A sending backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Backend {
-    /// The kernel holds packets until they are due, in the ETF queue discipline (`SO_TXTIME`, `CLOCK_TAI`).
-    TxtimeEtf,
-    /// The kernel holds packets until they are due, in the FQ queue discipline (`SO_TXTIME`, `CLOCK_MONOTONIC`).
-    TxtimeFq,
-    /// Packets lie ready in an `AF_XDP` ring, and the kernel is woken when they are due.
-    Xdp,
-    /// Packets lie ready in a `PACKET_TX_RING`, and the kernel is woken when they are due.
-    Ring,
+cheetah_kit::named! {
+    /// A sending backend, in the order in which they are tried: first those with which the sender sleeps while the kernel holds the
+    /// packets, which takes a fifth of the processor time; then those that wake the kernel for each packet.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Backend {
+        /// The kernel holds packets until they are due, in the ETF queue discipline (`SO_TXTIME`, `CLOCK_TAI`).
+        TxtimeEtf = "txtime-etf",
+        /// The kernel holds packets until they are due, in the FQ queue discipline (`SO_TXTIME`, `CLOCK_MONOTONIC`).
+        TxtimeFq = "txtime-fq",
+        /// Packets lie ready in an `AF_XDP` ring, and the kernel is woken when they are due.
+        Xdp = "xdp",
+        /// Packets lie ready in a `PACKET_TX_RING`, and the kernel is woken when they are due.
+        Ring = "ring",
+    }
 }
 
 impl Backend {
-    /// All of them, in the order they are tried in: first those with which the sender sleeps while the kernel holds the packets, which
-    /// takes a fifth of the processor time; then those that wake the kernel for each packet.
-    pub const ALL: [Self; 4] = [Self::TxtimeEtf, Self::TxtimeFq, Self::Xdp, Self::Ring];
-
     /// Whether packets go around the queue disciplines of the interface.
     #[must_use]
     pub const fn is_direct(self) -> bool {
@@ -49,12 +48,7 @@ impl Backend {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TxtimeEtf => "txtime-etf",
-            Self::TxtimeFq => "txtime-fq",
-            Self::Xdp => "xdp",
-            Self::Ring => "ring",
-        })
+        f.write_str(self.name())
     }
 }
 

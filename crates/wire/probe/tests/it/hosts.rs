@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cheetah_probe::measure::{Aspect, Options};
+use cheetah_probe::measure::{Aspect, Measured, Options, Problem, RoundTripProblem};
 use cheetah_probe::path::Method;
 
-use crate::net::{FAR, Net, THERE, only, says};
+use crate::net::{FAR, Net, THERE, has, only};
 use crate::played::Played;
 
 const NOW: Duration = Duration::ZERO;
@@ -13,9 +13,10 @@ const NOW: Duration = Duration::ZERO;
 #[test]
 fn a_host_that_never_answers_gets_few_packets() {
     let Some((net, _played)) = Played::host(|_, _| Vec::new()) else { return };
-    let report = net.probe(THERE, &Options { timeout: Duration::from_millis(100), ..only(&Aspect::ALL) });
+    let Measured { report, problems, .. } =
+        net.probe(THERE, &Options { timeout: Duration::from_millis(100), ..only(&Aspect::ALL) });
     assert!(report.round_trip.is_none() && report.mtu.is_none() && report.capacity.is_none(), "{report:?}");
-    assert!(says(&report, "does not answer"), "{report:?}");
+    assert!(has(&problems, |one| matches!(one, Problem::NoAnswer { .. })), "{problems:?}");
     assert!(report.trains.packets < 200, "{report:?}");
 }
 
@@ -26,10 +27,11 @@ fn late_answers_count_as_lost_and_are_reported() {
     else {
         return;
     };
-    let report = net.probe(THERE, &only(&[Aspect::RoundTrip]));
+    let Measured { report, problems, .. } = net.probe(THERE, &only(&[Aspect::RoundTrip]));
     let trip = report.round_trip.unwrap();
     assert!(trip.loss >= 0.1 && trip.max_us <= 3e6, "{report:?}");
-    assert!(says(&report, "later than 3000 ms"), "{report:?}");
+    let is_late = |one: &Problem| matches!(one, Problem::RoundTrip(RoundTripProblem::Late { answers: 1.., .. }));
+    assert!(has(&problems, is_late), "{problems:?}");
 }
 
 #[test]
@@ -40,7 +42,7 @@ fn answers_that_come_several_times_count_once() {
     else {
         return;
     };
-    let report = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));
+    let Measured { report, .. } = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));
     let trip = report.round_trip.unwrap();
     assert_eq!((trip.answered, trip.loss), (trip.sent, 0.0), "{report:?}");
 }
@@ -62,9 +64,9 @@ fn forged_and_truncated_answers_are_rejected() {
         return;
     };
     let options = Options { timeout: Duration::from_millis(300), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
-    let report = net.probe(THERE, &options);
+    let Measured { report, problems, .. } = net.probe(THERE, &options);
     assert!(report.round_trip.is_none() && report.mtu.is_none(), "{report:?}");
-    assert!(says(&report, "does not answer"), "{report:?}");
+    assert!(has(&problems, |one| matches!(one, Problem::NoAnswer { .. })), "{problems:?}");
 }
 
 #[test]
@@ -73,9 +75,10 @@ fn a_host_that_limits_icmp_is_probed_by_tcp() {
     // The kernel there answers TCP; the test answers echo requests, but only the first few.
     net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");
     let _played = Played::on(&net, |nth, right| if nth < 8 { vec![(NOW, right)] } else { Vec::new() });
-    let report = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));
+    let Measured { report, problems, .. } = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));
     let trip = report.round_trip.unwrap();
     assert_eq!((trip.method, trip.loss), (Method::Tcp, 0.0), "{report:?}");
-    assert!(says(&report, "limit the rate"), "{report:?}");
+    let limits = |one: &Problem| matches!(one, Problem::RoundTrip(RoundTripProblem::RateLimited { .. }));
+    assert!(has(&problems, limits), "{problems:?}");
     assert!(report.capacity.is_none_or(|capacity| capacity.method == Method::Tcp));
 }

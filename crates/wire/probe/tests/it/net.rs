@@ -6,8 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use cheetah_probe::measure::{Aspect, Event, Options, Probe};
-use cheetah_probe::path::PathReport;
+use cheetah_probe::measure::{Aspect, Event, Measured, Options, Probe, Problem};
 use cheetah_testing::skip;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -103,17 +102,12 @@ impl Net {
     }
 
     /// Measures from the near machine.
-    pub fn probe(&self, address: &str, options: &Options) -> PathReport {
+    pub fn probe(&self, address: &str, options: &Options) -> Measured {
         self.probe_heard(address, options, |_, _| {})
     }
 
     /// The same; `hear` receives the events, and may end the measurement.
-    pub fn probe_heard(
-        &self,
-        address: &str,
-        options: &Options,
-        hear: impl Fn(&Event, &AtomicBool) + Sync,
-    ) -> PathReport {
+    pub fn probe_heard(&self, address: &str, options: &Options, hear: impl Fn(&Event, &AtomicBool) + Sync) -> Measured {
         let probe = Probe::new(address, address.parse().unwrap(), options.clone());
         let cancel = AtomicBool::new(false);
         self.on(NEAR, || probe.run(&cancel, &mut |event| hear(&event, &cancel)))
@@ -147,7 +141,7 @@ pub fn only(aspects: &[Aspect]) -> Options {
     }
 }
 
-/// Whether one of the problems has these words.
-pub fn says(report: &PathReport, words: &str) -> bool {
-    report.problems.iter().any(|problem| problem.contains(words))
+/// Whether there is such a problem.
+pub fn has(problems: &[Problem], is_such: impl Fn(&Problem) -> bool) -> bool {
+    problems.iter().any(is_such)
 }

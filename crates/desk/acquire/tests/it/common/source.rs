@@ -81,10 +81,7 @@ impl Disk {
         let mut ranges: Vec<ByteRange> = Vec::new();
         for sector in &self.bad {
             let range = ByteRange::between(sector * SECTOR, ((sector + 1) * SECTOR).min(self.bytes.len() as u64));
-            match ranges.last_mut() {
-                Some(last) if last.end() == range.offset => last.len += range.len,
-                _ => ranges.push(range),
-            }
+            range.append_to(&mut ranges);
         }
         ranges
     }

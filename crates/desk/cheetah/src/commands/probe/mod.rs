@@ -2,6 +2,7 @@
 
 mod options;
 mod path;
+mod problems;
 mod send;
 mod show;
 

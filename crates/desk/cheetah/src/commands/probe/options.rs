@@ -94,11 +94,7 @@ impl FromStr for Wanted {
         match text {
             "auto" => Ok(Self::Auto),
             "txtime" => Ok(Self::Txtime),
-            _ => Backend::ALL
-                .into_iter()
-                .find(|backend| backend.to_string() == text)
-                .map(Self::One)
-                .ok_or_else(|| "choose auto, txtime, xdp or ring".into()),
+            _ => Backend::of_name(text).map(Self::One).ok_or_else(|| "choose auto, txtime, xdp or ring".into()),
         }
     }
 }

@@ -11,13 +11,14 @@ use cheetah_probe::advice::advise;
 use cheetah_probe::far::measure::{FarRequest, PACKETS_THERE_MAX, measure};
 use cheetah_probe::far::{FarClient, FarError};
 use cheetah_probe::limits::Limits;
-use cheetah_probe::measure::{Aspect, Event, Options, Probe, UDP_PORT};
+use cheetah_probe::measure::{Aspect, Event, Measured, Options, Probe, UDP_PORT};
 use cheetah_probe::path::{FarEnd, Method, PathReport};
 use clap::ValueEnum;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::options::PacketArgs;
+use super::problems::{capitalized, sentence};
 use super::show;
 use crate::desk::Desk;
 use crate::failure::{Context, Failure, Result};
@@ -119,8 +120,11 @@ pub async fn run(
 ) -> Result<()> {
     let mut shown = Shown::default();
     let aspects = args.aspects(address);
-    let (mut report, ended) = match aspects.is_empty() {
-        true => (PathReport::new(host, address), false),
+    let (Measured { mut report, problems, next }, ended) = match aspects.is_empty() {
+        true => {
+            let report = PathReport::new(host, address);
+            (Measured { report, problems: Vec::new(), next: Vec::new() }, false)
+        }
         false => {
             let raw = !address.is_loopback();
             let options = Options { raw, ..args.options(aspects, packets)? };
@@ -132,6 +136,7 @@ pub async fn run(
             alone(probe, stop, &mut shown, ui).await?
         }
     };
+    report.problems.extend(problems.iter().map(sentence));
     // Send nothing more after an interrupt.
     if let Some(port) = args.far_port().filter(|_| !ended) {
         shown.begin("asking the far end", ui);
@@ -153,7 +158,7 @@ pub async fn run(
     }
     drop(shown);
     report.advice = advise(&report, args.disk.0);
-    let report = show::in_words(report);
+    report.problems.extend(next.iter().map(|step| capitalized(&cheetah_words::clause(step))));
     ui.answer(show::report(&report), &report);
     if report.is_empty() {
         return Err(Failure::failed(format!(
@@ -202,7 +207,7 @@ async fn alone(
     stop: &mut Stop,
     shown: &mut Shown,
     ui: Ui,
-) -> Result<(PathReport, bool)> {
+) -> Result<(Measured, bool)> {
     let cancel = Arc::new(AtomicBool::new(false));
     let (tell, mut begun) = mpsc::unbounded_channel();
     let cancelled = Arc::clone(&cancel);
@@ -226,8 +231,8 @@ async fn alone(
             }
         }
     }
-    let report = working.await.context("measuring ended")?;
-    Ok((report, cancel.load(Ordering::Relaxed)))
+    let found = working.await.context("measuring ended")?;
+    Ok((found, cancel.load(Ordering::Relaxed)))
 }
 
 /// The progress display.

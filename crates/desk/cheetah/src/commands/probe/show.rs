@@ -39,16 +39,6 @@ pub fn report(report: &PathReport) -> String {
     text
 }
 
-/// The problems, and what the user can do about them, a sentence each.
-pub fn in_words(mut report: PathReport) -> PathReport {
-    for step in std::mem::take(&mut report.next) {
-        let clause = cheetah_words::clause(&step);
-        let (first, rest) = clause.split_at(1);
-        report.problems.push(format!("{}{rest}.", first.to_uppercase()));
-    }
-    report
-}
-
 fn describe_advice(advice: &Advice) -> String {
     let (disk, raw, packed) = (Size(advice.disk_bytes), Span(advice.raw_s), Span(advice.compressed_s));
     let mut lines = vec![format!("A disk of {disk} takes {raw} uncompressed, and about {packed} compressed.")];

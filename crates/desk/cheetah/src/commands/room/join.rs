@@ -1,10 +1,12 @@
 //! `cheetah room join`: joins a room without starting anything.
 
+use std::borrow::Cow;
+
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
 use cheetah_room::machine::{PORT, host_name, own_addresses};
-use cheetah_room::resolve::{Purpose, Wanted, resolve};
+use cheetah_room::resolve::{Membership, Purpose, Wanted, resolve};
 use cheetah_room::{Host, Invitation};
 use cheetah_tls::Role;
 
@@ -53,18 +55,18 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let (host, port) = place(&args.place)?;
     let membership = ask(&(host, port), role, &machine, false, ui).await?;
+    answer(&membership, membership.file.as_ref().map(path_to_text), role, ui);
+    Ok(())
+}
+
+fn answer(membership: &Membership, file: Option<Cow<'_, str>>, role: Role, ui: Ui) {
     if let Some(new) = membership.new {
         report_clock(new.clock_offset_s, ui);
     }
-    let value = Join::Joined {
-        file: membership.file.as_ref().map(path_to_text),
-        new: membership.new.is_some(),
-        role: role.name(),
-        room: &membership.room,
-    };
-    let how = if membership.new.is_some() { "joined" } else { "this machine is already in" };
-    ui.answer(format_args!("{how} room {} as {role}", membership.room), &value);
-    Ok(())
+    let (new, room) = (membership.new.is_some(), membership.room.as_str());
+    let value = Join::Joined { file, new, role: role.name(), room };
+    let how = if new { "joined" } else { "this machine is already in" };
+    ui.answer(format_args!("{how} room {room} as {role}"), &value);
 }
 
 async fn with_invitation(args: &Args, machine: MachineInfo, is_file: bool, ui: Ui) -> Result<()> {
@@ -84,13 +86,7 @@ async fn with_invitation(args: &Args, machine: MachineInfo, is_file: bool, ui: U
     };
     let membership = resolve(&Wanted { text: Some(text.trim()), purpose, ephemeral: false, machine }).await?;
     let membership = membership.ok_or_else(|| Failure::failed("the invitation names no room"))?;
-    if let Some(new) = membership.new {
-        report_clock(new.clock_offset_s, ui);
-    }
-    let (new, room) = (membership.new.is_some(), membership.room.as_str());
-    let value = Join::Joined { file: None, new, role: role.name(), room };
-    let how = if membership.new.is_some() { "joined" } else { "this machine is already in" };
-    ui.answer(format_args!("{how} room {} as {role}", membership.room), &value);
+    answer(&membership, None, role, ui);
     Ok(())
 }
 

@@ -49,7 +49,7 @@ impl Headers {
 /// The format whose files have such a header, if they can be carved. Each has one name wherever it is known.
 fn format(finder: Finder) -> Option<Format> {
     let Finder::Header(kind) = finder else { return None };
-    Format::ALL.into_iter().find(|format| format.name() == kind.name())
+    Format::of_name(kind.name())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::str::FromStr as _;
 
 use cheetah_drive::{DriveFile, NodeSpec};
 use cheetah_error::Error;
+use cheetah_kit::authority::bracketed;
 use cheetah_nbd::Address;
 use cheetah_room::{Host, Member, register::Server};
 use cheetah_tls::{CredentialSet, Expected, Role};
@@ -133,8 +134,7 @@ fn of_server(member: &Member, server: &Server) -> Option<Target> {
 fn named(text: &str, credentials: &CredentialSet) -> Result<Target> {
     match NodeSpec::from_str(&node_address(text, credentials))? {
         NodeSpec::Node { host, port } => {
-            let bracketed = if host.contains(':') { format!("[{host}]") } else { host };
-            Ok(Target::node(text.to_owned(), format!("{bracketed}:{}", port + 1)))
+            Ok(Target::node(text.to_owned(), format!("{}:{}", bracketed(&host), port + 1)))
         }
         NodeSpec::Foreign(_) | NodeSpec::Auto => Err(Failure::from(Error::misuse(format!(
             "'{text}' cannot be watched; name a node of Cheetah: host, or host:port"

@@ -9,8 +9,6 @@ use cheetah_error::{Error, Kind, Result};
 use super::Feature;
 pub use process::{drop_caches, forget_cached, keep_from_swap, lock_own_memory, locked_bytes_max, may_swap};
 
-pub use super::unattached as attach;
-
 /// The name of the system.
 const NAME: &str = if cfg!(target_os = "macos") { "macOS" } else { "FreeBSD" };
 

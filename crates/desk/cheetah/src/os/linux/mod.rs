@@ -2,7 +2,6 @@
 
 mod process;
 
-pub use cheetah_attach as attach;
 use cheetah_error::Result;
 
 use super::Feature;

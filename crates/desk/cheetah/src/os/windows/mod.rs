@@ -16,8 +16,6 @@ pub use process::{
 };
 pub use signals::Signals;
 
-pub use super::unattached as attach;
-
 /// The system in a sentence about what it does.
 pub const SYSTEM: &str = "Windows";
 

@@ -225,7 +225,7 @@ impl State {
 
     /// A file that was carved after those before it.
     fn file(&self, CarvedRow(offset, len, format, sha256): &CarvedRow) -> Option<CarvedFile> {
-        let format = Format::ALL.into_iter().find(|known| known.name() == format)?;
+        let format = Format::of_name(format)?;
         // Two formats may begin at one place.
         let is_after = self
             .carved

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result, next};
+use cheetah_kit::file::if_there;
 
 /// Where the object store is, and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,12 +124,8 @@ impl Profile {
 
 /// Returns the content of a file; nothing if there is none.
 fn text(path: &Path) -> Result<String> {
-    match std::fs::read_to_string(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::failed(format!("reading {}: {error}", path.display())))
-        }
-        read => Ok(read.unwrap_or_default()),
-    }
+    let read = if_there(std::fs::read_to_string(path)).map(Option::unwrap_or_default);
+    read.map_err(|error| Error::failed(format!("reading {}: {error}", path.display())))
 }
 
 /// Returns the values below the heading `[name]`; `None` if there is no such heading. Indented lines belong to a value

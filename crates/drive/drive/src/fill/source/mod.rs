@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::error::EIO;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size, try_io};
 use cheetah_error::{Error, Result};
 use cheetah_image::{Evidence, Identity};
 use cheetah_kit::clock::now_s;
@@ -347,10 +347,8 @@ impl Device for ReopeningSource {
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        match self.check(range) {
-            Ok(()) => Io::later(self.read_or_reopen(range)),
-            Err(error) => Io::fail(error),
-        }
+        try_io!(self.check(range));
+        Io::later(self.read_or_reopen(range))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::os_error;
-use cheetah_kit::file::{FileExt as _, NotItself, Status, open_itself, sync_folder, try_lock};
+use cheetah_kit::file::{FileExt as _, NotItself, Status, if_there, open_itself, sync_folder, try_lock};
 use cheetah_kit::rename_new;
 
 use super::names::Names;
@@ -372,12 +372,8 @@ fn remove_from(number: u16, name: impl Fn(u16) -> Result<PathBuf>) -> Result<()>
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Error::io(format_args!("removing {}", path.display()), &error))
-        }
-        _ => Ok(()),
-    }
+    let removed = if_there(std::fs::remove_file(path)).map(drop);
+    removed.map_err(|error| Error::io(format_args!("removing {}", path.display()), &error))
 }
 
 /// Renames the file `id` without replacing anything.

@@ -174,10 +174,8 @@ impl E01Writer {
         if range.end() > self.shape.listable_bytes() {
             self.unlistable.get_or_insert(range);
         }
-        match self.unreadable.last_mut() {
-            _ if range.is_empty() => {}
-            Some(last) if last.end() == range.offset => last.len += range.len,
-            _ => self.unreadable.push(range),
+        if !range.is_empty() {
+            range.append_to(&mut self.unreadable);
         }
     }
 

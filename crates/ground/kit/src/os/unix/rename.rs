@@ -1,7 +1,6 @@
 //! Renaming without replacing anything.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD};
@@ -9,25 +8,15 @@ use rustix::io::Errno;
 
 use super::super::no_replace::rename_at;
 
-pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    rename_new_at(CWD, from, to)
-}
-
 /// [`sync_folder`](crate::file::sync_folder) stores the names.
 pub(crate) fn replace(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// As [`rename_new`](crate::rename_new), with both names relative to an open directory.
-///
-/// # Errors
-///
-/// As [`rename_new`](crate::rename_new).
-pub fn rename_new_at(directory: impl AsFd, from: &Path, to: &Path) -> io::Result<()> {
-    let directory = directory.as_fd();
-    let refusing = || rename_at(directory, from, to);
-    let replacing = || rustix::fs::renameat(directory, from, directory, to);
-    let is_taken = || match rustix::fs::statat(directory, to, AtFlags::SYMLINK_NOFOLLOW) {
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let refusing = || rename_at(CWD, from, to);
+    let replacing = || rustix::fs::renameat(CWD, from, CWD, to);
+    let is_taken = || match rustix::fs::statat(CWD, to, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),

@@ -24,10 +24,6 @@ impl Capture {
     }
 
     /// Receives the next frame.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn recv_until(&mut self, _deadline: Nanos) -> Result<Option<Captured<'_>>, CaptureError> {
         match self.0 {}
     }
@@ -62,46 +58,26 @@ impl Datagram {
     }
 
     /// Returns the local address.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn local(&self) -> io::Result<SocketAddr> {
         match self.0 {}
     }
 
     /// Sets the time to live.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn set_ttl(&self, _ttl: u8) -> io::Result<()> {
         match self.0 {}
     }
 
     /// Disables fragmentation.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn set_dont_fragment(&self) -> io::Result<()> {
         match self.0 {}
     }
 
     /// Sends a message.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn send(&self, _message: &[u8]) -> io::Result<Nanos> {
         match self.0 {}
     }
 
     /// Receives the next answer.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn recv_until(&mut self, _deadline: Nanos) -> Result<Option<DatagramAnswer<'_>>, CaptureError> {
         match self.0 {}
     }
