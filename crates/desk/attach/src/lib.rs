@@ -12,29 +12,8 @@
 
 pub mod error;
 mod options;
+mod os;
 
-#[cfg(target_os = "linux")]
-pub mod block;
-#[cfg(target_os = "linux")]
-mod blocking;
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
-#[cfg(target_os = "linux")]
-pub mod fuse;
-#[cfg(target_os = "linux")]
-mod kernel;
-#[cfg(target_os = "linux")]
-pub mod nbd;
-#[cfg(target_os = "linux")]
-mod table;
-#[cfg(target_os = "linux")]
-mod task;
-#[cfg(all(target_os = "linux", feature = "ublk"))]
-pub mod ublk;
-
-#[cfg(not(target_os = "linux"))]
-pub use elsewhere::{Mount, block, mount, nbd, unmount};
 pub use error::{Error, Result};
-#[cfg(target_os = "linux")]
-pub use fuse::{Mount, mount, unmount};
 pub use options::MountOptions;
+pub use os::*;

@@ -18,6 +18,7 @@ pub struct Lead {
 }
 
 /// What tells where to look.
+#[expect(clippy::large_enum_variant, reason = "each finder has one, which is a constant")]
 pub enum Sign {
     /// Each hit has this text after its first characters: at most this many, all of the class. The text begins with another one.
     Mark {
