@@ -2,7 +2,6 @@
 //! of which the result is made.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cheetah_carve::{Carver, Counts as CarveCounts};
@@ -350,9 +349,10 @@ impl<'a> Making<'a> {
 async fn write_result(
     (task, out): (&Task<'_>, &Path),
     journal: Journal,
-    (stages, about): (Stages, About),
+    (mut stages, about): (Stages, About),
     (mut ended, stop): (Ended, &mut Stop),
 ) -> Result<()> {
+    let key_lent = stages.near.take().and_then(|near| near.key_lent);
     let mut making = Making::begin((task, out), &journal, &stages)?;
     // Of a search that was stopped, the hits so far are kept.
     let stopping = if ended.is_ok() { Some(&mut *stop) } else { None };
@@ -365,11 +365,10 @@ async fn write_result(
     }
     let Making { files, outcome, known, across, tried, .. } = making;
     let known = known.map(Known::finish);
-    let Stages { inside, carved, near, listed, .. } = stages;
-    let key_lent = near.and_then(|near| near.key_lent);
+    let Stages { inside, carved, .. } = stages;
     let at_nodes = journal.state().near.as_ref().map(|near| WorkDone { key_lent, ..near.work_done() });
     let source = task.args.source.as_str();
-    let shown_files = listed.as_ref().map(|listed| FilesShown { listed, across });
+    let shown_files = stages.listed.as_ref().map(|listed| FilesShown { listed, across });
     let are_files_whole = shown_files.as_ref().is_none_or(|shown| shown.complete(source).is_ok());
     let shown = show::Shown {
         source,
