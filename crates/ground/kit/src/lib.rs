@@ -16,6 +16,7 @@ pub mod machine;
 pub mod machine_memory;
 #[allow(unsafe_code)]
 pub mod mapping;
+pub mod md5;
 pub mod number;
 #[allow(unsafe_code)]
 mod os;
