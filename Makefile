@@ -33,7 +33,7 @@ test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env && scripts/plaso-env; }
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder workshop/boot/tests/test_start.py workshop/lab/tests python/tests workshop/bench/tests packaging/tests workshop/boot/tests/test_modules.py
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 OPENBLAS_NUM_THREADS=1 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder workshop/boot/tests/test_start.py workshop/lab/tests python/tests workshop/bench/tests packaging/tests workshop/boot/tests/test_modules.py
 
 test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
 	@scripts/install-deps --build --cross
