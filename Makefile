@@ -33,7 +33,7 @@ test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env && scripts/plaso-env; }
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder workshop/boot/tests/test_start.py workshop/lab/tests python/tests workshop/bench/tests packaging/tests workshop/boot/tests/test_modules.py
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 OPENBLAS_NUM_THREADS=1 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder workshop/boot/tests/test_start.py workshop/lab/tests python/tests workshop/bench/tests packaging/tests workshop/boot/tests/test_modules.py
 
 test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
 	@scripts/install-deps --build --cross
@@ -57,15 +57,21 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 # libFuzzer and every crate once more. Nothing that is linked with libFuzzer is published.
 APART_CHECKED = workshop/bench/packets workshop/lab/relay workshop/lab/disk
 APART = $(APART_CHECKED) workshop/fuzz
-RUSTDOC = RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --no-deps --document-private-items
+# rustdoc needs what a compiler finds in every crate. Checking all of them once more takes minutes, so it gets what clippy left. Cargo keeps
+# that for clippy's driver with these arguments, and for the features of other crates that tests have: those of examples are the same.
+DRIVER = "$$(realpath "$$(rustc --print sysroot)")/bin/clippy-driver"
+RUSTDOC = RUSTC_WORKSPACE_WRAPPER=$(DRIVER) CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --no-deps --document-private-items --bins --examples
+# The description of Python that maturin left. With another one, or none, the crates for Python would be built again, there and here.
+PYO3_CONFIG = $(abspath $(firstword $(wildcard target/maturin/pyo3-config-*.txt)))
+AS_BUILT = $(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG))
 
 lint-rust:
 	@scripts/install-deps --build --python
 	cargo fmt --all --check
 	$(foreach crate,$(APART),cargo fmt --manifest-path $(crate)/Cargo.toml --check && ) true
-	cargo clippy --workspace --all-targets --features cheetah/ublk -- -D warnings
+	$(AS_BUILT) cargo clippy --workspace --all-targets --features cheetah/ublk -- -D warnings
 	$(foreach crate,$(APART_CHECKED),cargo clippy --locked --manifest-path $(crate)/Cargo.toml --target-dir target/apart --all-targets -- -D warnings && ) true
-	$(RUSTDOC) --workspace --features cheetah/ublk
+	$(AS_BUILT) $(RUSTDOC) --workspace --lib --features cheetah/ublk
 	$(foreach crate,$(APART_CHECKED),$(RUSTDOC) --locked --manifest-path $(crate)/Cargo.toml --target-dir target/apart && ) true
 
 lint-dependencies:

@@ -255,7 +255,8 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            # NumPy's library for matrices would start a thread for each processor, and is not used.
+            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | {"OPENBLAS_NUM_THREADS": "1"},
         )
         threading.Thread(target=self._watch, daemon=True).start()
         self._tell(json.dumps(self._order).encode("ascii") + b"\n")

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod machine_memory;
 #[allow(unsafe_code)]
 pub mod mapping;
+pub mod md5;
 pub mod named;
 pub mod number;
 #[allow(unsafe_code)]

@@ -21,11 +21,16 @@ impl Random {
 
     /// Bytes of which a random share is zero: parsers get further in sparse input.
     fn input(&mut self) -> Vec<u8> {
-        let (len, share) = (self.next() % INPUT_LEN_MAX, self.next() % 256);
-        (0..len)
-            .map(|_| self.next().to_le_bytes())
-            .map(|bytes| if u64::from(bytes[1]) < share { 0 } else { bytes[0] })
-            .collect()
+        let (len, share) = (self.next() % INPUT_LEN_MAX, (self.next() % 256) as u8);
+        let mut input = vec![0; len as usize];
+        // Of each number, some bytes are content, and the others say whether it is zero.
+        for places in input.chunks_mut(4) {
+            let bytes = self.next().to_le_bytes();
+            for (index, place) in places.iter_mut().enumerate() {
+                *place = if bytes[4 + index] < share { 0 } else { bytes[index] };
+            }
+        }
+        input
     }
 }
 

@@ -1,6 +1,5 @@
 //! Hashes of a whole image: one pass over the bytes, each hash in a thread of its own.
 
-mod md5;
 mod parts;
 
 use std::fmt;
@@ -8,13 +7,13 @@ use std::str::FromStr;
 use std::thread::JoinHandle;
 
 use cheetah_device::Data;
+use cheetah_kit::md5::Md5;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use tokio::sync::mpsc;
 
 use cheetah_error::{Error, Result};
 
-use self::md5::Md5;
 use self::parts::Parts;
 
 /// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash

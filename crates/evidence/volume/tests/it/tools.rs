@@ -35,13 +35,15 @@ pub fn fls(kind: &str, image: &Path) -> String {
 /// Returns deterministic random bytes.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
+    let mut bytes = vec![0; len];
+    for word in bytes.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    };
-    std::iter::repeat_with(|| next().to_le_bytes()).flatten().take(len).collect()
+        let next = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        word.copy_from_slice(&next.to_le_bytes()[..word.len()]);
+    }
+    bytes
 }
 
 /// Makes a nested tree of a few hundred files, some of them empty; returns their content.

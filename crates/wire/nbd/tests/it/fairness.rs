@@ -104,7 +104,10 @@ fn read_request(cookie: u64, offset: u64, len: u32) -> BytesMut {
 fn greedy_clients(server: SocketAddr) -> Vec<TcpStream> {
     let clients: Vec<_> = (0..GREEDY_CLIENTS).map(|number| enter(server, number % 2 == 0)).collect();
     for mut client in &clients {
-        let all: BytesMut = (0..GREEDY_REQUESTS).flat_map(|cookie| read_request(cookie, 0, REQUEST_BYTES)).collect();
+        let mut all = BytesMut::new();
+        for cookie in 0..GREEDY_REQUESTS {
+            all.extend_from_slice(&read_request(cookie, 0, REQUEST_BYTES));
+        }
         client.write_all(&all).unwrap();
     }
     // The first has got the beginning of its answer.

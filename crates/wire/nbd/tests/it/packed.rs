@@ -104,7 +104,10 @@ fn tcp(address: SocketAddr) -> Address {
 async fn read_all(client: &Client, len: usize, step: usize) -> Vec<u8> {
     let ranges = ByteRange::new(0, len as u64).split_at_multiples(step as u64);
     let parts = join_all(ranges.map(|range| async move { client.read(range).await.unwrap() })).await;
-    parts.into_iter().flat_map(|part| part.into_bytes()).collect()
+    parts.into_iter().fold(Vec::with_capacity(len), |mut all, part| {
+        all.extend_from_slice(&part.into_bytes());
+        all
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,12 +92,13 @@ pub fn config(socket: &Path, export: &str) -> ClientConfig {
 /// Bytes that differ from place to place.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 56) as u8
-        })
-        .collect()
+    let mut bytes = vec![0; len];
+    for word in bytes.chunks_mut(4) {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        // The lower half of the state repeats soon.
+        word.copy_from_slice(&state.to_be_bytes()[..word.len()]);
+    }
+    bytes
 }
 
 /// Does the same things to the device and to memory, and expects the same content.

@@ -81,7 +81,8 @@ impl Lister {
         let mut command = Command::new(python);
         command.args([SAFE_PATH, "-m", MODULE]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let kept = KEPT.iter().filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
-        command.env_clear().envs(kept).kill_on_drop(true);
+        // NumPy's library for matrices would start a thread for each processor, and is not used.
+        command.env_clear().envs(kept).env("OPENBLAS_NUM_THREADS", "1").kill_on_drop(true);
         os::keep_from_ctrl_c(&mut command);
         let starting = "cannot start what lists files";
         let mut child = command.spawn().context(starting)?;

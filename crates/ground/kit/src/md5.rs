@@ -78,7 +78,7 @@ const SINES: [u32; 64] = [
 ];
 
 /// The hash of the bytes so far.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Md5 {
     state: [u32; 4],
     bytes: u64,
@@ -87,10 +87,13 @@ pub struct Md5 {
 }
 
 impl Md5 {
+    /// Returns the hash of no bytes.
+    #[must_use]
     pub const fn new() -> Self {
         Self { state: BEGINNING, bytes: 0, begun: [0; BLOCK_BYTES] }
     }
 
+    /// Adds bytes. The hash is the same in whatever pieces they come.
     pub fn update(&mut self, bytes: &[u8]) {
         let begun = (self.bytes % BLOCK_BYTES as u64) as usize;
         self.bytes = self.bytes.wrapping_add(bytes.len() as u64);
@@ -107,6 +110,8 @@ impl Md5 {
         self.begun[..rest.len()].copy_from_slice(rest);
     }
 
+    /// Returns the digest of all bytes.
+    #[must_use]
     pub fn finalize(mut self) -> [u8; 16] {
         let bits = self.bytes.wrapping_mul(8);
         // A one, then zeros until there is place for the length at the end of a block (section 3.1).
@@ -120,6 +125,12 @@ impl Md5 {
             *bytes = word.to_le_bytes();
         }
         digest
+    }
+}
+
+impl Default for Md5 {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
