@@ -38,6 +38,31 @@ pub(crate) fn read(view: &View<'_>, at: ByteRange, checked: bool, out: &mut Vec<
     Ok(())
 }
 
+/// Copies the range `at` of a slot to `out`, which has its length; checked as by [`read`].
+pub(crate) fn copy(view: &View<'_>, at: ByteRange, checked: bool, out: &mut [u8]) -> Result<(), BadPage> {
+    if !checked {
+        out.copy_from_slice(&view.bytes[indices(at)]);
+        return Ok(());
+    }
+    let mut rest = out;
+    for piece in at.split_at_multiples(PAGE_BYTES as u64) {
+        let (page, within) = (page_of(piece), within_page(piece));
+        let stored = &view.bytes[page * PAGE_BYTES..][..PAGE_BYTES];
+        let (copy, after) = rest.split_at_mut(within.len());
+        rest = after;
+        if within.len() == PAGE_BYTES {
+            copy.copy_from_slice(stored);
+            check(copy, page, view.digests[page])?;
+        } else {
+            let mut whole = [0; PAGE_BYTES];
+            whole.copy_from_slice(stored);
+            check(&whole, page, view.digests[page])?;
+            copy.copy_from_slice(&whole[within]);
+        }
+    }
+    Ok(())
+}
+
 /// Returns the range `at` of a slot in place; with `checked`, after checking every page it touches.
 pub(crate) fn show<'a>(view: View<'a>, at: ByteRange, checked: bool) -> Result<&'a [u8], BadPage> {
     if checked {

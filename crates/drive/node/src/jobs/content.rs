@@ -1,7 +1,7 @@
 //! The content of units, read one by one into locked memory, which is wiped.
 
 use cheetah_control::jobs::UnitPlace;
-use cheetah_device::{ByteRange, Data, Error};
+use cheetah_device::{ByteRange, Error};
 use cheetah_kit::locked::LockedBytes;
 use cheetah_seal::Stamp;
 
@@ -29,8 +29,9 @@ pub(super) enum Unit<'a> {
     Unopened,
 }
 
-impl<R: Fn(ByteRange) -> Result<Data, Error>> Content<R> {
-    /// The content of units of `unit_bytes` of an export that `read` reads, sealed if there is a `key`.
+impl<R: Fn(ByteRange, &mut [u8]) -> Result<(), Error>> Content<R> {
+    /// The content of units of `unit_bytes` of an export, of which `read` reads a range into a buffer of its length; sealed if there is a
+    /// `key`.
     pub fn new(read: R, unit_bytes: u64, key: Option<OwnKey>) -> Result<Self, Stopped> {
         let failed = |why: &str| Stopped::Failed(format!("there is no memory for a unit: {why}"));
         let of = |bytes: u64| usize::try_from(bytes).map_err(|_| failed("it is too large"));
@@ -42,11 +43,7 @@ impl<R: Fn(ByteRange) -> Result<Data, Error>> Content<R> {
     /// The unit at a place.
     pub fn unit(&mut self, place: UnitPlace) -> Result<Unit<'_>, Error> {
         let range = ByteRange::new(place.export, self.buffer.len() as u64);
-        let data = (self.read)(range)?;
-        if data.len() != range.len {
-            return Err(Error::Invalid("a read of an export has another length than its range".into()));
-        }
-        data.copy_to(&mut self.buffer);
+        (self.read)(range, &mut self.buffer)?;
         let stamp = match &self.key {
             None => None,
             Some(key) => match key.open(place.text / self.unit_bytes as u64, &mut self.buffer) {
@@ -56,5 +53,18 @@ impl<R: Fn(ByteRange) -> Result<Data, Error>> Content<R> {
         };
         let bytes = self.buffer.get(..self.unit_bytes).unwrap_or_default();
         Ok(stamp.map_or(Unit::Plain(bytes), |stamp| Unit::Opened(bytes, stamp)))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Reads of an export with these bytes.
+    pub fn reading(bytes: &[u8]) -> impl Fn(ByteRange, &mut [u8]) -> Result<(), Error> {
+        |range, out| {
+            out.copy_from_slice(&bytes[range.offset as usize..range.end() as usize]);
+            Ok(())
+        }
     }
 }

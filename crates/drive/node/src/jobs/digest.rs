@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt as _, max_subtree_len};
 use cheetah_control::jobs::{Digest, JobLine, UnitPlace, Units, VALUE_BYTES};
-use cheetah_device::{ByteRange, Data, Error};
+use cheetah_device::{ByteRange, Error};
 use cheetah_seal::Stamp;
 
 use super::content::{Content, Unit};
@@ -27,43 +27,20 @@ pub(super) fn check(work: &Digest, units: &Units) -> Result<(), &'static str> {
 /// The value of a unit, and the stamp with which it was sealed, if it was; `None` if its key does not open it.
 type Hashed = Option<([u8; VALUE_BYTES], Option<Stamp>)>;
 
-/// Hashes the units, which `read` reads, and has `emit` take the lines. Returns the number of units.
+/// Hashes the units, whose content is given, one by one, and has `emit` take the lines. Returns the number of units.
 pub(super) fn run(
     work: Digest,
     units: &Units,
-    read: impl Fn(ByteRange) -> Result<Data, Error>,
-    emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
+    mut content: Content<impl Fn(ByteRange, &mut [u8]) -> Result<(), Error>>,
+    mut emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
 ) -> Result<u64, Stopped> {
-    let hash = |place: UnitPlace| -> Result<Hashed, Error> {
-        let data = read(ByteRange::new(place.export, units.unit_bytes))?;
-        Ok(Some((value(work, place, data.runs()), None)))
-    };
-    run_by(units, hash, emit)
-}
-
-/// The same for sealed units.
-pub(super) fn run_sealed(
-    work: Digest,
-    units: &Units,
-    mut content: Content<impl Fn(ByteRange) -> Result<Data, Error>>,
-    emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
-) -> Result<u64, Stopped> {
-    let hash = |place: UnitPlace| -> Result<Hashed, Error> {
+    let mut hash = |place: UnitPlace| -> Result<Hashed, Error> {
         Ok(match content.unit(place)? {
-            Unit::Plain(bytes) => Some((value(work, place, [bytes]), None)),
-            Unit::Opened(bytes, stamp) => Some((value(work, place, [bytes]), Some(stamp))),
+            Unit::Plain(bytes) => Some((value(work, place, bytes), None)),
+            Unit::Opened(bytes, stamp) => Some((value(work, place, bytes), Some(stamp))),
             Unit::Unopened => None,
         })
     };
-    run_by(units, hash, emit)
-}
-
-/// Hashes units one by one.
-fn run_by(
-    units: &Units,
-    mut hash: impl FnMut(UnitPlace) -> Result<Hashed, Error>,
-    mut emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
-) -> Result<u64, Stopped> {
     let (mut values, mut unit) = (Values::default(), 0);
     for place in units.places() {
         let alone = match hash(place) {
@@ -114,24 +91,20 @@ impl Values {
     }
 }
 
-/// The value of a unit that consists of these runs of bytes.
-fn value<'a>(work: Digest, place: UnitPlace, runs: impl IntoIterator<Item = &'a [u8]>) -> [u8; VALUE_BYTES] {
+/// The value of a unit that consists of these bytes.
+fn value(work: Digest, place: UnitPlace, bytes: &[u8]) -> [u8; VALUE_BYTES] {
     let text = work.text_bytes.map_or(place.text, |bytes| place.text % bytes);
     let mut hasher = Hasher::new();
     hasher.set_input_offset(text);
-    let mut len = 0;
-    runs.into_iter().for_each(|run| {
-        len += run.len() as u64;
-        hasher.update(run);
-    });
-    debug_assert!(max_subtree_len(text).is_none_or(|max| max >= len));
-    hasher.finalize_non_root()
+    debug_assert!(max_subtree_len(text).is_none_or(|max| max >= bytes.len() as u64));
+    hasher.update(bytes).finalize_non_root()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use super::super::content::tests::reading;
     use super::super::units::tests::{stretch, units};
     use super::*;
 
@@ -150,16 +123,16 @@ mod tests {
     #[test]
     fn the_values_of_the_units_of_a_text_make_up_its_hash() {
         let bytes: Vec<u8> = (0..64 * KIB).map(|at| (at / 7 % 251) as u8).collect();
-        let read = |range: ByteRange| Ok(Data::from(bytes[range.offset as usize..range.end() as usize].to_vec()));
-        // The second half of the text lies first.
         let half = 32 * KIB;
+        let content = Content::new(reading(&bytes), half, None).unwrap();
+        // The second half of the text lies first.
         let order = [stretch(1, &[(0, half)], 0, 0), stretch(1, &[(half, 0)], 0, 0)];
         let mut lines = Vec::new();
         let take = |line: &JobLine| {
             lines.push(line.clone());
             Ok(())
         };
-        assert_eq!(run(Digest::default(), &units(half, order.to_vec()), read, take).unwrap(), 2);
+        assert_eq!(run(Digest::default(), &units(half, order.to_vec()), content, take).unwrap(), 2);
         let [JobLine::Values { from: 0, base64, stamps: None }] = &lines[..] else { panic!("{lines:?}") };
         let values = STANDARD.decode(base64).unwrap();
         let (right, left): ([u8; 32], [u8; 32]) = (values[..32].try_into().unwrap(), values[32..].try_into().unwrap());
@@ -173,10 +146,11 @@ mod tests {
         let unit = 4 * KIB;
         let units = units(unit, vec![stretch(100, &[(0, 0)], unit, unit)]);
         let work = Digest::default();
-        let read = |range: ByteRange| match range.offset / unit {
+        let read = |range: ByteRange, _: &mut [u8]| match range.offset / unit {
             1 => Err(Error::Corrupt { device: Arc::from("e"), range }),
-            _ => Ok(Data::zeros(unit)),
+            _ => Ok(()),
         };
+        let content = || Content::new(read, unit, None).unwrap();
         let mut seen = Vec::new();
         let take = |line: &JobLine| {
             seen.push(match line {
@@ -186,10 +160,12 @@ mod tests {
             });
             Ok(())
         };
-        assert_eq!(run(work, &units, read, take).unwrap(), 100);
+        assert_eq!(run(work, &units, content(), take).unwrap(), 100);
         assert_eq!(seen, [(0, 1), (1, 0), (2, 64), (66, 34)]);
-        let gone = |range| Err(Error::Lost { device: Arc::from("e"), range, why: "the export was deleted".into() });
+        let why = "the export was deleted";
+        let gone = |range, _: &mut [u8]| Err(Error::Lost { device: Arc::from("e"), range, why: why.into() });
+        let gone = Content::new(gone, unit, None).unwrap();
         assert!(matches!(run(work, &units, gone, |_| Ok(())), Err(Stopped::Failed(_))));
-        assert!(matches!(run(work, &units, read, |_| Err(Cancelled)), Err(Stopped::Cancelled)));
+        assert!(matches!(run(work, &units, content(), |_| Err(Cancelled)), Err(Stopped::Cancelled)));
     }
 }

@@ -432,20 +432,14 @@ impl Job {
         if is_cancelled() {
             return Err(Stopped::Cancelled);
         }
-        let read = |range| {
+        let read = |range, out: &mut [u8]| {
             turn.wait(is_cancelled);
-            self.export.read_here(range)
+            self.export.read_here(range, out)
         };
+        let content = Content::new(read, units.unit_bytes, key)?;
         match begun {
-            Begun::Digest(work) if key.is_none() => digest::run(work, units, read, |line| self.output.push(line)),
-            Begun::Digest(work) => {
-                let content = Content::new(read, units.unit_bytes, key)?;
-                digest::run_sealed(work, units, content, |line| self.output.push(line))
-            }
-            Begun::Search(search, _seat) => {
-                let content = Content::new(read, units.unit_bytes, key)?;
-                search::run(search, units, content, |line| self.output.push(line))
-            }
+            Begun::Digest(work) => digest::run(work, units, content, |line| self.output.push(line)),
+            Begun::Search(search, _seat) => search::run(search, units, content, |line| self.output.push(line)),
         }
     }
 }

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_control::jobs::{JobHit, JobLine, Units, hits_bytes_max};
-use cheetah_device::{ByteRange, Data, Error};
+use cheetah_device::{ByteRange, Error};
 use cheetah_seal::Stamp;
 use cheetah_search::{Hit, Search};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -19,7 +19,7 @@ use super::units::Stopped;
 pub(super) fn run(
     search: &Search,
     units: &Units,
-    mut content: Content<impl Fn(ByteRange) -> Result<Data, Error>>,
+    mut content: Content<impl Fn(ByteRange, &mut [u8]) -> Result<(), Error>>,
     mut emit: impl FnMut(&JobLine) -> Result<(), Cancelled>,
 ) -> Result<u64, Stopped> {
     let mut count = 0;
@@ -82,12 +82,13 @@ mod tests {
 
     use cheetah_search::Order;
 
+    use super::super::content::tests::reading;
     use super::super::units::tests::{stretch, units};
     use super::*;
 
     const UNIT: u64 = 4 << 10;
 
-    type Reading<'a> = &'a dyn Fn(ByteRange) -> Result<Data, Error>;
+    type Reading<'a> = &'a dyn Fn(ByteRange, &mut [u8]) -> Result<(), Error>;
 
     fn content(read: Reading<'_>) -> Content<Reading<'_>> {
         Content::new(read, UNIT, None).unwrap()
@@ -102,13 +103,12 @@ mod tests {
     fn lines(search: &Search, bytes: &[u8]) -> Vec<JobLine> {
         let half = bytes.len() as u64 / 2;
         let units = units(half, vec![stretch(1, &[(0, half)], 0, 0), stretch(1, &[(half, 0)], 0, 0)]);
-        let read = |range: ByteRange| Ok(Data::from(bytes[range.offset as usize..range.end() as usize].to_vec()));
         let mut lines = Vec::new();
         let take = |line: &JobLine| {
             lines.push(line.clone());
             Ok(())
         };
-        let content = Content::new(read, half, None).unwrap();
+        let content = Content::new(reading(bytes), half, None).unwrap();
         assert_eq!(run(search, &units, content, take).unwrap(), 2);
         lines
     }
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn a_damaged_unit_is_a_line_of_its_own_and_a_lost_export_ends_the_job() {
         let (search, units) = (search("x", 0), units(UNIT, vec![stretch(3, &[(0, 0)], UNIT, UNIT)]));
-        let read = |range: ByteRange| match range.offset / UNIT {
+        let read = |range: ByteRange, _: &mut [u8]| match range.offset / UNIT {
             1 => Err(Error::Corrupt { device: Arc::from("e"), range }),
-            _ => Ok(Data::zeros(UNIT)),
+            _ => Ok(()),
         };
         let mut unreadable = Vec::new();
         let take = |line: &JobLine| {
@@ -166,7 +166,8 @@ mod tests {
         };
         assert_eq!(run(&search, &units, content(&read), take).unwrap(), 3);
         assert_eq!(unreadable, [false, true, false]);
-        let gone = |range| Err(Error::Lost { device: Arc::from("e"), range, why: "the export was deleted".into() });
+        let why = "the export was deleted";
+        let gone = |range, _: &mut [u8]| Err(Error::Lost { device: Arc::from("e"), range, why: why.into() });
         assert!(matches!(run(&search, &units, content(&gone), |_| Ok(())), Err(Stopped::Failed(_))));
         assert!(matches!(run(&search, &units, content(&read), |_| Err(Cancelled)), Err(Stopped::Cancelled)));
     }
