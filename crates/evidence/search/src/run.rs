@@ -19,6 +19,10 @@ use crate::search::Search;
 /// The number of reads in flight.
 const READ_AHEAD: usize = 8;
 
+/// The length of the longest window that is searched without another thread: a seam of short patterns takes less time than a thread takes
+/// to wake up.
+const AT_ONCE_BYTES: usize = 16 << 10;
+
 /// The maximum size of a part.
 const PART_BYTES_MAX: u64 = 64 << 20;
 
@@ -197,7 +201,11 @@ async fn carry_out(search: Arc<Search>, step: Step) -> Result<Batch> {
         Step::Scan(window) => window,
     };
     let range = window.own;
-    let task = tokio::task::spawn_blocking(move || search.scan(&window));
-    let hits = task.await.map_err(|error| Error::failed(format!("searching {range}: {error}")))??;
+    let hits = if window.bytes.len() <= AT_ONCE_BYTES {
+        search.scan(&window)?
+    } else {
+        let task = tokio::task::spawn_blocking(move || search.scan(&window));
+        task.await.map_err(|error| Error::failed(format!("searching {range}: {error}")))??
+    };
     Ok(Batch { range, state: State::Read, why: None, hits, node: None })
 }
