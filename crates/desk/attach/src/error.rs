@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cheetah_device::os_error;
-use cheetah_error::{Kind, Next};
 use cheetah_error::next::Attach;
+use cheetah_error::{Kind, Next};
 
 /// The result of attaching or detaching a device.
 pub type Result<T> = std::result::Result<T, Error>;
