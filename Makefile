@@ -58,8 +58,8 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 APART_CHECKED = workshop/bench/packets workshop/lab/relay workshop/lab/disk
 APART = $(APART_CHECKED) workshop/fuzz
 # rustdoc needs the metadata of every crate. Checking all crates once more takes minutes, so it gets the metadata that clippy left. Cargo
-# uses them again only with clippy's driver, with these arguments, and with the features that other crates have in a build of the tests. A
-# build of the examples has the same features.
+# uses that again only with clippy's driver, with these arguments, and with the features that other crates have in a build of the tests.
+# A build of the examples has the same features.
 DRIVER = "$$(realpath "$$(rustc --print sysroot)")/bin/clippy-driver"
 RUSTDOC = RUSTC_WORKSPACE_WRAPPER=$(DRIVER) CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --no-deps --document-private-items --bins --examples
 # The description of Python that maturin left. With another one, or none, cargo would build the crates for Python again, here and at the
