@@ -57,11 +57,13 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 # libFuzzer and every crate once more. Nothing that is linked with libFuzzer is published.
 APART_CHECKED = workshop/bench/packets workshop/lab/relay workshop/lab/disk
 APART = $(APART_CHECKED) workshop/fuzz
-# rustdoc needs what a compiler finds in every crate. Checking all of them once more takes minutes, so it gets what clippy left. Cargo keeps
-# that for clippy's driver with these arguments, and for the features of other crates that tests have: those of examples are the same.
+# rustdoc needs the metadata of every crate. Checking all crates once more takes minutes, so it gets the metadata that clippy left. Cargo
+# uses that again only with clippy's driver, with these arguments, and with the features that other crates have in a build of the tests.
+# A build of the examples has the same features.
 DRIVER = "$$(realpath "$$(rustc --print sysroot)")/bin/clippy-driver"
 RUSTDOC = RUSTC_WORKSPACE_WRAPPER=$(DRIVER) CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --no-deps --document-private-items --bins --examples
-# The description of Python that maturin left. With another one, or none, the crates for Python would be built again, there and here.
+# The description of Python that maturin left. With another one, or none, cargo would build the crates for Python again, here and at the
+# next call of maturin.
 PYO3_CONFIG = $(abspath $(firstword $(wildcard target/maturin/pyo3-config-*.txt)))
 AS_BUILT = $(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG))
 
@@ -152,10 +154,14 @@ attack: ## attack every server on loopback, for some minutes (ATTACK=quick: abou
 	@scripts/python-env
 	@PYTHONPATH=workshop python3 -m attack
 
+# Wanted if the part is this one, or all.
+BENCH_WINDOWS = $(filter windows all,$(or $(PART),all))
+
 bench: ## measure against the peers, and write workshop/bench/RESULTS.md (PART=node: one part)
-	@scripts/install-deps --build --demo --test --bench $(if $(filter-out windows all,$(PART)),,--windows)
+	@scripts/install-deps --build --demo --test --bench $(if $(BENCH_WINDOWS),--windows)
 	@scripts/build-static
-	@$(if $(filter-out windows all,$(PART)),:,TARGET=x86_64-pc-windows-gnu scripts/build-static) || echo "note: the part windows cannot be measured" >&2
+# An earlier build is removed if this one fails: its figures would count as those of this commit.
+	@$(if $(BENCH_WINDOWS),TARGET=x86_64-pc-windows-gnu scripts/build-static,:) || { rm -f target/static/x86_64-pc-windows-gnu/cheetah.exe; echo "note: the part windows cannot be measured" >&2; }
 	@scripts/python-env --release
 	@scripts/plaso-env
 	@workshop/bench/run $(PART)

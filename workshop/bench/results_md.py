@@ -352,7 +352,7 @@ PARTS = (
         "windows",
         "The program for Windows, in Wine",
         "`cheetah.exe` run by Wine, beside the same program on Linux. **Wine is not Windows**: its server and Linux's kernel do the work of "
-        "Windows' kernel, so these figures tell that the program does not waste the machine, and not how fast it is on Windows. One node "
+        "Windows' kernel, so these figures show the cost of the program itself, and not how fast it is on Windows. One node "
         "on loopback TCP; then `cheetah acquire` on Linux from an agent behind a link of 1 Gbit/s, beside what iperf3 carries over it.",
     ),
 )

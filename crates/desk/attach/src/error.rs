@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cheetah_device::os_error;
-use cheetah_error::Next;
 use cheetah_error::next::Attach;
+use cheetah_error::{Kind, Next};
 
 /// The result of attaching or detaching a device.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -146,7 +146,7 @@ pub enum Error {
     #[error("written data may not have arrived: {0}")]
     Flush(cheetah_device::Error),
     /// This system is not Linux.
-    #[error("this system has neither FUSE nor block devices of programs")]
+    #[error("a device can become files or a block device on Linux only")]
     NotOffered,
     /// The operating system reported an error.
     #[error("{context}: {}", os_error::describe(error))]
@@ -186,11 +186,26 @@ impl Error {
 
 impl From<Error> for cheetah_error::Error {
     fn from(error: Error) -> Self {
-        Self::failed(error.to_string()).advise(error.next()).because(error)
+        let kind = match error {
+            Error::NotOffered => Kind::Unsupported,
+            _ => Kind::Failed,
+        };
+        Self::new(kind, error.to_string()).advise(error.next()).because(error)
     }
 }
 
 /// The users of a device, in brackets.
 fn by_whom(by: &[String]) -> String {
     if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_system_without_drivers_is_unsupported_and_others_are_failures() {
+        let kind = |error: Error| cheetah_error::Error::from(error).kind();
+        assert_eq!((kind(Error::NotOffered), kind(Error::NotRoot)), (Kind::Unsupported, Kind::Failed));
+    }
 }

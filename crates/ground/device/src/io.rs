@@ -17,7 +17,8 @@ pub enum Io<'a, T> {
     Later(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
 }
 
-/// The value of a [`Result`]. An error is returned as an operation that has failed, as `?` does in functions that return results.
+/// The value of a [`Result`]. An error is returned as an operation that has failed, as `?` returns it from functions that return
+/// results; it must be an [`Error`](crate::Error) already, since nothing converts it.
 #[macro_export]
 macro_rules! try_io {
     ($result:expr) => {

@@ -56,5 +56,9 @@ mod tests {
         for bad in ["", ":1", "a:", "a:b", "a:0", "a:70000", "[::1", "[::1]x", "[san]", "::1", "a@b", "a b", "a%b"] {
             assert!(parse(bad, 7).is_err(), "{bad}");
         }
+        // The zone of a link-local address is not taken, neither as it is nor percent-encoded.
+        for bad in ["[fe80::1%eth0]", "[fe80::1%25eth0]:7", "[::1]:0", "[::1]:"] {
+            assert!(parse(bad, 7).is_err(), "{bad}");
+        }
     }
 }

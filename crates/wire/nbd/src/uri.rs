@@ -273,6 +273,9 @@ mod tests {
             "nbd+unix://h/x?socket=/s",
             "nbd+unix:///?socket=",
             "nbd://a/%4",
+            "nbd://a:0/",
+            "nbd://a%20b/",
+            "nbd://[fe80::1%25eth0]/",
         ]) {
             let error = bad.parse::<NbdUri>().unwrap_err().to_string();
             assert!(error.contains("nbd://host[:port]/export"), "{error}");

@@ -38,12 +38,12 @@ impl Mount {
     }
 }
 
-/// Fails.
+/// Fails with [`Error::NotOffered`].
 pub async fn mount(_device: DynDevice, _dir: &Path, _options: MountOptions) -> Result<Mount> {
     Err(Error::NotOffered)
 }
 
-/// Fails.
+/// Fails with [`Error::NotOffered`].
 pub async fn unmount(_dir: &Path, _lazily: bool) -> Result<()> {
     Err(Error::NotOffered)
 }
@@ -102,7 +102,7 @@ pub mod block {
         Ok(())
     }
 
-    /// Fails.
+    /// Fails with [`Error::NotOffered`].
     pub async fn detach(_path: &Path, _force: bool) -> Result<()> {
         Err(Error::NotOffered)
     }
@@ -116,12 +116,12 @@ pub mod nbd {
     pub use crate::options::Start;
     use crate::{Error, Result};
 
-    /// Fails.
+    /// Fails with [`Error::NotOffered`].
     pub async fn check() -> Result<()> {
         Err(Error::NotOffered)
     }
 
-    /// Fails.
+    /// Fails with [`Error::NotOffered`].
     pub async fn attach(_device: DynDevice, _start: Start, _options: AttachOptions) -> Result<Attachment> {
         Err(Error::NotOffered)
     }

@@ -158,10 +158,10 @@ async fn check(args: &Args) -> Result<()> {
         if args.resume.is_some() {
             return Err(Failure::misused("a device of ublk ends with its process; --resume needs --driver nbd"));
         }
-        return ublk::check().await.map_err(Failure::failed);
+        return ublk::check().await.map_err(|error| Error::from(error).into());
     }
     let _ = args;
-    nbd::check().await.map_err(Failure::failed)
+    nbd::check().await.map_err(|error| Error::from(error).into())
 }
 
 /// Refuses nodes on this machine: under memory pressure, such a node waits for the kernel to write to the device, and

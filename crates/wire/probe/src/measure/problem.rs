@@ -12,7 +12,7 @@ use crate::estimate::capacity::Unknown;
 use crate::path::Method;
 use crate::send::SendNote;
 
-/// Why there is no figure, or what makes one doubtful. Rates are in bits a second.
+/// Why there is no figure, or what makes one doubtful.
 #[derive(Debug)]
 pub enum Problem {
     /// Nothing was measured.
@@ -116,7 +116,7 @@ pub enum MtuProblem {
     NeedsClosedPort,
     /// Not even packets of this size, which every path carries, are answered.
     LeastSizeFails {
-        /// The size of the IP packet.
+        /// The size of the IP packet, with its header.
         bytes: usize,
     },
 }
@@ -136,9 +136,9 @@ pub enum CapacityProblem {
     Unknown(Vec<NoCapacity>),
     /// The path back is narrower than that there, so its capacity is the one reported.
     NarrowerBack {
-        /// The capacity there.
+        /// The capacity there, in bits a second.
         there: f64,
-        /// The capacity back.
+        /// The capacity back, in bits a second.
         back: f64,
     },
     /// The interface of this name is virtual: the capacity is one that this machine emulates, or its own speed.
@@ -154,7 +154,7 @@ pub enum AvailableProblem {
     Batched,
     /// Most packets sent at this rate were not answered: the path lost them, or the host limits its answers.
     Silent {
-        /// The rate.
+        /// The rate, in bits a second.
         rate: f64,
     },
     /// The search ended early: the time was up, or trains could not be sent.

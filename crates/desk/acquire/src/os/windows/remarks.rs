@@ -75,7 +75,7 @@ fn is_bitlocker(volume: &Volume) -> bool {
     volume.extents.first().is_some_and(|extent| begins_encrypted(extent.disk, extent.offset))
 }
 
-/// Whether a disk has a BitLocker volume at a place. It has none there if it cannot be read.
+/// Whether a disk has a BitLocker volume at an offset in bytes; `false`, too, if it cannot be read there.
 fn begins_encrypted(disk: u32, offset: u64) -> bool {
     let begins = || {
         let disk = File::open(Name::Disk(disk).to_string()).ok()?;

@@ -53,8 +53,8 @@ fn round_trip(problem: &RoundTripProblem) -> String {
             "Hosts limit how often they say that a port is closed, so the loss may be theirs, not the path's.".into()
         }
         RoundTripProblem::NoIcmpSocket { is_this_machine: true } => {
-            "ICMP was skipped: to this machine itself it needs an ICMP socket, which the system permits nobody, or \
-             not this user (net.ipv4.ping_group_range)."
+            "ICMP was skipped: to this machine itself it needs an ICMP socket, which the system permits to no \
+             user, or not to this one (net.ipv4.ping_group_range)."
                 .into()
         }
         RoundTripProblem::NoIcmpSocket { is_this_machine: false } => {
