@@ -1,8 +1,8 @@
 //! The memory for results of jobs: lines that a node keeps until their clients have them.
 //!
 //! A job keeps few lines, but clients can have many jobs and take no results. So all jobs together keep no more than there is room for,
-//! and wait meanwhile. Half of the room is left for jobs that keep no line yet: jobs whose results nobody takes do not stop those of
-//! clients that take them.
+//! and wait meanwhile. Half of the room is left for jobs that keep no line yet: a few jobs whose results nobody takes do not stop those of
+//! clients that take them. The first lines of many such jobs can fill that half, too, until these jobs are given up.
 
 use std::sync::Arc;
 

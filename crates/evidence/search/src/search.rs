@@ -20,7 +20,7 @@ use crate::text::shown;
 pub const CONTEXT_BYTES_MAX: usize = 4096;
 /// The bytes beside a match at which an assertion may look: those of one character.
 const ASSERTED_BYTES: usize = 4;
-/// The maximum number of hits of a window: more are of no use, and take memory.
+/// The maximum number of hits of a window, and of atoms in it: more are of no use, and take memory.
 const WINDOW_HITS_MAX: usize = 1 << 20;
 
 /// What kind of pattern is searched for.
@@ -268,7 +268,7 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// If there are more than a million, or if they may take more than `room_bytes_max` ([`Hit::room_bytes`]).
+    /// If there are more than a million, atoms apart, or if they may take more than `room_bytes_max` ([`Hit::room_bytes`]).
     pub fn scan_alone(&self, offset: u64, bytes: &[u8], room_bytes_max: usize) -> Result<Vec<Hit>> {
         match self.overlap.core(ByteRange::new(offset, bytes.len() as u64)) {
             Some(own) => self.hits(offset, bytes, own, room_bytes_max),
@@ -290,18 +290,21 @@ impl Search {
         if !self.matches_zeros && is_zero(bytes) {
             return Ok(Vec::new());
         }
-        let (mut found, mut room_bytes) = (Vec::new(), 0usize);
+        let (mut found, mut atoms, mut room_bytes) = (Vec::new(), 0usize, 0usize);
         self.each(offset, bytes, |match_| {
             let is_own = own.contains(ByteRange::new(offset + match_.start as u64, 1));
             if is_own {
                 let context = self.context_of(match_.pattern);
                 room_bytes = room_bytes.saturating_add(match_.len + 2 * context + HIT_BYTES);
+                atoms += usize::from(self.is_atom(match_.pattern));
                 found.push(match_);
             }
-            if found.len() > WINDOW_HITS_MAX || room_bytes > room_bytes_max {
+            // Atoms are counted apart: hits that are not too many are not made too many by rules.
+            let count = atoms.max(found.len() - atoms);
+            if count > WINDOW_HITS_MAX || room_bytes > room_bytes_max {
                 return Err(Error::misuse(format!(
                     "more than {} hits begin in {own}: search for something longer or rarer",
-                    found.len() - 1
+                    count.saturating_sub(1)
                 )));
             }
             Ok(())
@@ -320,8 +323,11 @@ impl Search {
 
     /// The bytes before and after a hit of this pattern that are kept. Only places are wanted of atoms.
     fn context_of(&self, pattern: u32) -> usize {
-        let is_atom = self.atoms.as_ref().is_some_and(|(atoms, _)| *atoms == pattern);
-        if is_atom { 0 } else { self.context_bytes }
+        if self.is_atom(pattern) { 0 } else { self.context_bytes }
+    }
+
+    fn is_atom(&self, pattern: u32) -> bool {
+        self.atoms.as_ref().is_some_and(|(atoms, _)| *atoms == pattern)
     }
 
     fn hit(&self, offset: u64, bytes: &[u8], found: &Found) -> Option<Hit> {

@@ -100,8 +100,11 @@ impl Output {
     /// Adds a line. Waits until there is room for it.
     pub fn push(&self, line: &JobLine) -> Result<(), Cancelled> {
         // It consists of numbers and text, so this succeeds.
-        let mut text = Zeroizing::new(serde_json::to_vec(line).unwrap_or_default());
-        text.push(b'\n');
+        let mut made = Zeroizing::new(serde_json::to_vec(line).unwrap_or_default());
+        made.push(b'\n');
+        // As long as it is: the list in which it was made may have twice the room, which would be kept and not be counted.
+        let text = Zeroizing::new(made.to_vec());
+        drop(made);
         let mut state = self.state.lock();
         let kept = loop {
             if state.is_cancelled {

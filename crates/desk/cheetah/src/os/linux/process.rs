@@ -28,10 +28,8 @@ pub fn lock_own_memory() -> Result<(), &'static str> {
 /// Locks what this process has in memory, now and later.
 fn lock_all() -> bool {
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    // Locking must not make a later allocation fail, which it does at a limit.
-    let unlimited = getrlimit(Resource::Memlock).current.is_none();
-    let may = unlimited || cheetah_kit::process::is_privileged();
-    may && rustix::mm::mlockall(flags).is_ok()
+    // Locking must not make a later allocation fail, which it does at a limit. Root of a container may have one.
+    locked_bytes_max().is_none() && rustix::mm::mlockall(flags).is_ok()
 }
 
 /// Keeps all memory of this process out of swap devices. Where there is none that it may reach, nothing is locked: the allocator

@@ -7,7 +7,7 @@ use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result, list};
 use cheetah_image::hash::hex;
 use cheetah_kit::clock::now_s;
-use cheetah_search::{BlockKey, KnownFiles, Order};
+use cheetah_search::{Atoms, BlockKey, KnownFiles, Order};
 use futures::stream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use ring::digest::{Context, SHA256};
@@ -50,7 +50,7 @@ pub struct Start {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// The words.
+    /// The words, and the atoms of rules.
     pub words: String,
     /// The expressions.
     pub expressions: String,
@@ -206,7 +206,7 @@ impl Asked {
         let blocks = BlockKey::to_bytes(&order.blocks);
         let known = known.iter().map(Vec::as_slice).chain([blocks.as_slice()]);
         Self {
-            words: digest(order.words.iter().map(String::as_bytes)),
+            words: of_words(order),
             expressions: digest(order.expressions.iter().map(String::as_bytes)),
             kinds: order.finders.iter().map(|finder| finder.name().to_owned()).collect(),
             known: digest(known),
@@ -216,6 +216,15 @@ impl Asked {
             also: what.also.iter().map(|also| (*also).to_owned()).collect(),
         }
     }
+}
+
+/// The digest of words, and of atoms of rules, if there are any. The same rules may be divided otherwise later, by another version of
+/// what divides them: files would then be taken for files without atoms that were only not searched for.
+fn of_words(order: &Order) -> String {
+    let Atoms { words: atoms, ignore_case } = &order.atoms;
+    let kind: &[u8] = if *ignore_case { b"atoms in any case" } else { b"atoms" };
+    let kind = (!atoms.is_empty()).then_some(kind);
+    digest(order.words.iter().map(String::as_bytes).chain(kind).chain(atoms.iter().map(String::as_bytes)))
 }
 
 /// The SHA-256 of texts and their lengths.
@@ -324,6 +333,31 @@ mod tests {
         assert_eq!(differs(&["a", "b", "c"], &["a", "-", "-"]), Some(Difference::TooLittleToCompare));
         assert_eq!(differs(&["-", "-"], &["a", "b"]), Some(Difference::TooLittleToCompare));
         assert_eq!(of_samples(&texts(&["-"]), &texts(&["a"]), false), None);
+    }
+
+    #[test]
+    fn atoms_of_rules_that_are_divided_otherwise_are_another_search() {
+        let of = |words: &[&str], atoms: &[&str], ignore_case| {
+            let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            of_words(&Order {
+                words: owned(words),
+                atoms: Atoms { words: owned(atoms), ignore_case },
+                ..Order::default()
+            })
+        };
+        let one = of(&["word"], &["atom"], false);
+        assert_eq!(one, of(&["word"], &["atom"], false));
+        for other in [
+            of(&["word"], &[], false),
+            of(&["word"], &["atom"], true),
+            of(&["word"], &["atom", "other"], false),
+            of(&["word", "atom"], &[], false),
+            of(&["atom"], &["word"], false),
+        ] {
+            assert_ne!(one, other);
+        }
+        // As it was before there were atoms.
+        assert_eq!(of(&["word"], &[], true), digest([b"word".as_slice()].into_iter()));
     }
 
     #[test]
