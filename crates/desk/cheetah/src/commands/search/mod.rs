@@ -84,7 +84,7 @@ opens its units. They wipe that at the end of each job; the drive's custody log 
   cheetah search disk.raw words.txt --inside all --out hits
   cheetah search disk.E01 words.txt --files --out hits
   cheetah search case42.drive --yara malware.yar --at-nodes --out yara42
-  cheetah search case42.drive words.txt --find email --yara malware.yar --files --at-nodes --out hits42
+  cheetah search case42.drive words.txt --yara malware.yar --files --out hits42
   cheetah search case42.drive --known pictures/ --at-nodes --out known42
   cheetah search disk.raw --known pictures/ --save-known pics.blocks --out known
   cheetah search case43.drive --blocks pics.blocks --out known43"
