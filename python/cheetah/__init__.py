@@ -15,4 +15,16 @@ from cheetah.rule_search import RuleHit, RuleHits
 from cheetah.search import Coverage, Hits
 from cheetah.sharing import Share, share
 
-__all__ = ["Coverage", "Device", "Error", "Hits", "Part", "RuleHit", "RuleHits", "Share", "__version__", "open", "share"]
+__all__ = [
+    "Coverage",
+    "Device",
+    "Error",
+    "Hits",
+    "Part",
+    "RuleHit",
+    "RuleHits",
+    "Share",
+    "__version__",
+    "open",
+    "share",
+]

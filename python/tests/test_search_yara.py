@@ -27,6 +27,11 @@ from cheetah.triage.reading.reader import OpenStream
 from cheetah.triage.search import scan
 from cheetah.triage.task import Result
 
+# The beginning of bytes that a rule needs, and that each image has in a file.
+BEGINNING = ATOMS[0][:6]
+EXPRESSION = "".join(f"\\x{byte:02x}" for byte in BEGINNING)
+# A word in a file of NTFS.
+WORD = "takes the place"
 TAGGED = 'rule tagged : one two { strings: $letter = "Dear Sir" $wide = "Dear Sir" wide condition: any of them }\n'
 
 
@@ -98,11 +103,11 @@ def test_a_drive_has_the_rows_of_its_image_whether_nodes_search_or_not(
     answer, near = searched(binary, drive, rules, tmp_path / "near", "--at-nodes")
     assert expected and here == expected and near == expected
     assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
-    also = ("--word", "Dear", "--files")
+    also = ("--regex", EXPRESSION, "--files")
     _, expected = searched(binary, image, rules, tmp_path / "image-also", *also)
     _, here = searched(binary, drive, rules, tmp_path / "here-also", *also)
     answer, near = searched(binary, drive, rules, tmp_path / "near-also", *also, "--at-nodes")
-    assert any(row["pattern"] == "Dear" for row in expected)
+    assert any(row["pattern"] == EXPRESSION for row in expected)
     assert here == expected and without_nodes(near) == without_nodes(expected)
     assert (sum(answer["at_nodes"]["node_bytes"].values()) > 0) == (seal == "--no-seal")
 
@@ -113,19 +118,20 @@ def without_nodes(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_words_beside_rules_have_the_rows_of_both_alone(
+def test_expressions_beside_rules_have_the_rows_of_both_alone(
     binary: str, made: Callable[[str], Path], rules: Path, tmp_path: Path, name: str
 ) -> None:
     image = made(name)
     _, alone = searched(binary, image, rules, tmp_path / "alone")
-    answer, rows = searched(binary, image, rules, tmp_path / "both", "--word", "Dear", "--files")
-    words = [row for row in rows if row["pattern"] == "Dear"]
-    assert words and rows == words + alone and answer["hits"] == len(rows)
+    answer, rows = searched(binary, image, rules, tmp_path / "both", "--regex", EXPRESSION, "--files")
+    others = [row for row in rows if row["pattern"] == EXPRESSION]
+    assert others and rows == others + alone and answer["hits"] == len(rows)
     disk = image.read_bytes()
-    assert all(disk[int(row["offset"]) :].startswith(b"Dear") for row in words if row["encoding"] == "utf-8")
-    # Each match of this string begins with the word.
-    volumes = {row["offset"]: row["volume"] for row in words}
-    assert all(volumes[row["offset"]] == row["volume"] for row in alone if row["string"] == "$letter" and row["offset"])
+    assert all(disk[int(row["offset"]) :].startswith(BEGINNING) for row in others)
+    # Each match of this rule begins with a match of the expression.
+    volumes = {row["offset"]: row["volume"] for row in others}
+    matched = [row for row in alone if row["pattern"] == "r0" and row["offset"]]
+    assert all(volumes[row["offset"]] == row["volume"] for row in matched)
 
 
 def test_python_returns_what_the_command_writes(
@@ -161,19 +167,19 @@ def test_python_returns_words_and_then_the_matches_of_rules(
 ) -> None:
     rules.write_text(SPLIT + TAGGED + central)
     with cheetah.open(str(made("ntfs"))) as device:
-        words = [(hit.offset, hit.pattern, hit.encoding) for hit in device.search(["Dear"])]
+        words = [(hit.offset, hit.pattern, hit.encoding) for hit in device.search([WORD])]
         matches = [hit for hit in device.search(yara=rules) if isinstance(hit, cheetah.RuleHit)]
-        hits = device.search(["Dear"], yara=rules)
+        hits = device.search([WORD], yara=rules)
         found = list(hits)
         coverage = hits.coverage
         assert coverage.complete and coverage.searched is not None and coverage.searched.patterns[0].hits == len(words)
         assert coverage.searched.searched_bytes == device.size and bool(coverage.central) == bool(central)
-        table = device.search(["Dear"], yara=rules).to_arrow()
+        table = device.search([WORD], yara=rules).to_arrow()
     assert words and matches and found[len(words) :] == matches
     others = [hit for hit in found if not isinstance(hit, cheetah.RuleHit)]
     assert [(hit.offset, hit.pattern, hit.encoding) for hit in others] == words
     assert table.num_rows == len(found)
-    assert table.column("pattern").to_pylist()[: len(words)] == ["Dear"] * len(words)
+    assert table.column("pattern").to_pylist()[: len(words)] == [WORD] * len(words)
     assert table.column("content").to_pylist()[-1] == matches[-1].content
 
 
