@@ -18,7 +18,7 @@ pub enum Io<'a, T> {
 }
 
 /// The value of a [`Result`]. An error is returned as an operation that has failed, as `?` returns it from functions that return
-/// results; it must be an [`Error`](crate::Error) already, since nothing converts it.
+/// results; it must be an [`Error`] already, since nothing converts it.
 #[macro_export]
 macro_rules! try_io {
     ($result:expr) => {
