@@ -53,7 +53,7 @@ pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
     if let Some((key, protector)) = with_stack_wiped(|| metadata.without_key())? {
         return opened(Some(&key), protector);
     }
-    // What is read first of an open volume is on its way while a key is tried, which takes longer than a round trip.
+    // The first sectors of the volume are fetched while a key is tried: trying it takes longer than a round trip.
     let first_sectors = volume.read_up_to(metadata.header_at, metadata.header_bytes.min(METADATA_BYTES_MAX));
     if let Some((key, protector)) = beside(fitting_key(&metadata, keys), first_sectors).await? {
         return opened(Some(&key), protector);
