@@ -131,7 +131,8 @@ def test_expressions_beside_rules_have_the_rows_of_both_alone(
     # Each match of this rule begins with a match of the expression.
     volumes = {row["offset"]: row["volume"] for row in others}
     matched = [row for row in alone if row["pattern"] == "r0" and row["offset"]]
-    assert all(volumes[row["offset"]] == row["volume"] for row in matched)
+    # Of that file in exFAT, no offset is known.
+    assert (matched or name == "exfat") and all(volumes[row["offset"]] == row["volume"] for row in matched)
 
 
 def test_python_returns_what_the_command_writes(
