@@ -237,6 +237,11 @@ impl Node {
         self.shared.status()
     }
 
+    /// Whether its jobs are to pause while other programs need a processor, and the system does not show when they do.
+    pub fn is_blind_to_other_programs(&self) -> bool {
+        self.shared.jobs.is_blind()
+    }
+
     /// Its exports.
     pub fn exports(&self) -> &Arc<Exports> {
         &self.shared.exports

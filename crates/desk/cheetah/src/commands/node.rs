@@ -255,6 +255,12 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     if node.status().scan.is_some() {
         protect_searches(ui);
     }
+    if node.is_blind_to_other_programs() {
+        ui.warn(
+            "this system does not show whether its owner is at work, so jobs of examiners do not pause for other programs; --scan 1 lends \
+             one thread only",
+        );
+    }
     say_ready(&node, keep_free_bytes.is_some(), ui);
     if let Some(upkeep) = desk.upkeep.as_ref().filter(|_| node.has_tls()) {
         upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));

@@ -238,6 +238,11 @@ impl Jobs {
         (self.threads_count > 0).then_some(ScanStatus { threads: self.threads_count, jobs, recipient })
     }
 
+    /// Whether they are to give way to other programs, and the system does not show when these need a processor.
+    pub fn is_blind(&self) -> bool {
+        self.threads_count > 0 && self.queue.pace.is_blind()
+    }
+
     /// Takes a job of the member `by`, and returns its id.
     pub fn add(&self, new: NewJob, by: &str, exports: &Exports, instance: Instance) -> Result<String, JobError> {
         if self.threads_count == 0 {

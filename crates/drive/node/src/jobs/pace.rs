@@ -4,6 +4,7 @@
 //! them a little, and its content displaces theirs from caches. So the jobs pause as the congestion windows of TCP do: the half of
 //! them at once while something waits, and one more after a while in which hardly anything does (pressure stall information,
 //! Documentation/accounting/psi.rst of Linux). The node's own threads that wait count, too: then other programs have the processors.
+//! On a kernel that does not tell this, the share of the processors that other programs have stands for it.
 //!
 //! A thread of its own looks at the pressure, outside the idle class: on a busy machine, threads of that class run about once a second,
 //! and would notice a second late that they are in the way. It sleeps while there are no jobs. Threads whose jobs pause wake up
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::os::waited_for_processor;
+use crate::os::need_of_processors;
 
 /// The interval of looks at the pressure, while there are jobs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -49,8 +50,9 @@ pub(super) struct Pace {
     /// Signalled when other jobs may be worked on.
     changed: Condvar,
     looks: Mutex<Option<Looks>>,
-    /// How long something has waited for a processor since the machine started; `None` where that is not told.
+    /// How long something has needed a processor since the machine started; `None` where that is not told.
     waited: fn() -> Option<Duration>,
+    gives_way: bool,
 }
 
 struct State {
@@ -64,7 +66,8 @@ struct State {
 impl Pace {
     /// As many as there are threads at first. If `gives_way`, fewer do while programs wait.
     pub fn new(threads: usize, gives_way: bool) -> Self {
-        Self::with(threads, if gives_way { waited_for_processor } else { || None })
+        let need = gives_way.then(need_of_processors).flatten();
+        Self { gives_way, ..Self::with(threads, need.unwrap_or(|| None)) }
     }
 
     fn with(threads: usize, waited: fn() -> Option<Duration>) -> Self {
@@ -77,12 +80,18 @@ impl Pace {
             changed: Condvar::new(),
             looks: Mutex::new(looks),
             waited,
+            gives_way: true,
         }
     }
 
     /// Whether there is a pressure to look at.
     pub fn looks(&self) -> bool {
         self.looks.lock().is_some()
+    }
+
+    /// Whether jobs are to pause while programs wait, and nothing shows when these do.
+    pub fn is_blind(&self) -> bool {
+        self.gives_way && !self.looks()
     }
 
     /// Looks at the pressure while there are jobs, until the end.
@@ -399,10 +408,12 @@ mod tests {
 
     #[test]
     fn jobs_that_give_no_way_and_machines_without_pressure_information_do_not_pause() {
-        let pace = Pace::new(2, false);
-        assert!(!pace.looks());
-        let turns = [pace.begin(), pace.begin()];
-        pace.look(Instant::now() + 60 * S);
-        turns.iter().for_each(|turn| turn.wait(|| false));
+        for (pace, is_blind) in [(Pace::new(2, false), false), (Pace::with(2, || None), true)] {
+            assert_eq!((pace.looks(), pace.is_blind()), (false, is_blind));
+            let turns = [pace.begin(), pace.begin()];
+            pace.look(Instant::now() + 60 * S);
+            turns.iter().for_each(|turn| turn.wait(|| false));
+        }
+        assert!(!pace(1).is_blind());
     }
 }

@@ -1,4 +1,4 @@
-//! What differs by operating system, behind the same names on each: how long processes waited for what there is too little of.
+//! What differs by operating system, behind the same names on each: what shows that there is too little of something.
 
 #[cfg(target_os = "linux")]
 mod linux;
