@@ -112,8 +112,8 @@ pub struct Search<'a> {
     /// The files that were carved, if that was asked for and the search came to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carved: Option<Carved>,
-    /// Whether every byte of the source was searched; with `--yara`, also whether the rules were tried on every file. Without that, nothing
-    /// is known of the rest. Ranges in `truncated` were searched, but not all that they hold compressed.
+    /// Whether all that was to be searched was searched to its end: every byte of the source, of compressed data all that they hold, fragments of
+    /// every file as one, and with `--yara` every file. Without that, nothing is known of the rest. Files that were not carved are in `carved`.
     pub complete: bool,
     /// The files in which hits lie, with `--files`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -126,7 +126,7 @@ impl Shown<'_> {
                 invalid: counts.invalid,
                 unreadable: counts.unreadable,
             }),
-            complete: self.is_whole(),
+            complete: finished && self.is_complete(),
             files: self.files.as_ref().map(FilesShown::answer),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
@@ -202,12 +202,29 @@ impl Shown<'_> {
     /// Whether some of what was searched holds compressed data that were not searched to their end, or fragments that were not searched as
     /// one.
     fn is_partly_searched(&self) -> bool {
-        let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
         let across = self.files.as_ref().and_then(|files| files.across).map_or(0, |counts| counts.left_out);
-        inside > 0 || across > 0 || !self.outcome.truncated().is_empty()
+        self.left_inside() > 0 || across > 0 || !self.outcome.truncated().is_empty()
     }
 
-    /// Whether all was searched, and rules, if there are any, were tried on every file.
+    /// The compressed data that were not searched to their end.
+    fn left_inside(&self) -> u64 {
+        self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable)
+    }
+
+    /// The ranges that were searched only partly. What a source says of its own end is shown, and decides nothing.
+    fn left_partly(&self) -> usize {
+        let ranges = self.outcome.truncated().ranges().iter();
+        ranges.filter(|truncation| truncation.limit != SearchLimit::End).count()
+    }
+
+    /// Whether nothing was left out, also of compressed data, of fragments of files, and of the files on which rules are tried.
+    fn is_complete(&self) -> bool {
+        let files = self.files.as_ref().is_none_or(|files| files.complete(self.source).is_ok());
+        self.is_whole() && self.left_inside() == 0 && self.left_partly() == 0 && files
+    }
+
+    /// Whether all was searched, and rules, if there are any, were tried on every file. Another search would find no more, even if limits
+    /// were reached.
     pub fn is_whole(&self) -> bool {
         self.is_covered() && self.rules.is_none_or(RulesShown::is_whole)
     }
@@ -258,10 +275,7 @@ impl Shown<'_> {
         }
         if self.is_covered() {
             let unfinished = |places, what| Err(not_to_the_end(self.source, places, what));
-            let inside = self.inside.map_or(0, |counts| counts.cut + counts.given_up + counts.unreadable);
-            // What a source says of its own end is shown, and decides nothing.
-            let ranges = self.outcome.truncated().ranges().iter();
-            let truncated = ranges.filter(|truncation| truncation.limit != SearchLimit::End).count() as u64;
+            let (inside, truncated) = (self.left_inside(), self.left_partly() as u64);
             if inside == 0 && truncated > 0 {
                 return unfinished(truncated, "compressed data were not searched");
             }

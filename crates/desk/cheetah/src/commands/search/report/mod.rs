@@ -42,10 +42,7 @@ enum Verdict {
 
 impl Verdict {
     fn of(answer: &Answer<'_>) -> Self {
-        let unsearched = answer.inside.as_ref().map_or(0, |inside| inside.cut + inside.given_up + inside.unreadable);
-        let are_files_whole = answer.files.as_ref().is_none_or(listed::is_whole);
-        let is_whole = answer.complete && unsearched == 0 && answer.truncated.is_empty() && are_files_whole;
-        match (answer.finished, is_whole) {
+        match (answer.finished, answer.complete && !is_partly_searched(answer)) {
             (false, _) => Self::Stopped,
             (true, true) => Self::Whole,
             (true, false) => Self::Gaps,
@@ -59,6 +56,12 @@ impl Verdict {
             Self::Stopped => "verdict-stopped",
         }
     }
+}
+
+/// Whether compressed data were not searched to their end, or fragments of files not as one.
+fn is_partly_searched(answer: &Answer<'_>) -> bool {
+    let unsearched = answer.inside.as_ref().map_or(0, |inside| inside.cut + inside.given_up + inside.unreadable);
+    unsearched > 0 || !answer.truncated.is_empty() || !answer.files.as_ref().is_none_or(listed::is_whole)
 }
 
 /// The page.
@@ -182,10 +185,13 @@ fn is_for_rules_alone(answer: &Answer<'_>) -> bool {
 /// Where there are hits of patterns that are searched in the bytes.
 fn of_bytes(answer: &Answer<'_>, hits: &str, verdict: Verdict) -> String {
     let size = Size(answer.size_bytes);
-    match answer.complete {
-        true if verdict == Verdict::Whole => format!("{hits} in all {size}"),
-        true => format!("{hits} so far in {size}; not all that it holds was searched"),
-        false => format!("{hits} in the {} of {size} that were searched", Size(answer.searched_bytes)),
+    let is_covered = answer.searched_bytes == answer.size_bytes;
+    match verdict {
+        Verdict::Whole => format!("{hits} in all {size}"),
+        _ if is_covered && (verdict == Verdict::Stopped || is_partly_searched(answer)) => {
+            format!("{hits} so far in {size}; not all that it holds was searched")
+        }
+        _ => format!("{hits} in the {} of {size} that were searched", Size(answer.searched_bytes)),
     }
 }
 
