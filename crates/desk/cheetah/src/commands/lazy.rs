@@ -18,7 +18,7 @@ use crate::answers::content::Fill;
 use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::ui::Ui;
+use crate::ui::{Progress, Ui, Work};
 
 /// Fills a drive to the end: `cheetah load` without an image.
 pub async fn fill_up(
@@ -63,7 +63,7 @@ pub async fn fill_up(
 /// Waits for a fill to end, with a progress bar.
 async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
     let mut stages = filling.stage();
-    let mut shown: Option<(bool, crate::ui::Progress)> = None;
+    let mut shown: Option<(bool, Progress)> = None;
     let mut warned = false;
     loop {
         let stage = stages.borrow_and_update().clone();
@@ -85,7 +85,7 @@ async fn finished(filling: &Filling, ui: Ui) -> Result<Image> {
         warned = matches!(&*stages.borrow(), FillStage::Copying(progress) if progress.source_trouble.is_some());
         if shown.as_ref().is_none_or(|(then, _)| *then != checking) {
             let what = if checking { "checking the nodes" } else { "filling" };
-            shown = Some((checking, ui.progress(what, total)));
+            shown = Some((checking, ui.progress(what, Work::bytes(total).after(done))));
         }
         if let Some((_, progress)) = &shown {
             progress.set(done);

@@ -7,6 +7,7 @@ pub mod progress;
 pub mod stderr;
 pub mod stdout;
 pub mod table;
+mod work;
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -19,6 +20,7 @@ use crate::failure::Failure;
 use crate::os::can_move_cursor;
 pub use progress::Progress;
 use stdout::print;
+pub use work::Work;
 
 /// Writes a command's output: answers to stdout; progress, warnings and errors to stderr.
 #[derive(Debug, Clone, Copy)]
@@ -95,9 +97,9 @@ impl Ui {
         }
     }
 
-    /// Shows the progress of an operation over `total_bytes`.
-    pub fn progress(self, what: impl Into<String>, total_bytes: u64) -> Progress {
-        Progress::new(what.into(), total_bytes, self.terminal)
+    /// Shows the progress of an operation over this number of bytes, or over other [`Work`].
+    pub fn progress(self, what: impl Into<String>, work: impl Into<Work>) -> Progress {
+        Progress::new(what.into(), work.into(), self.terminal)
     }
 
     /// Returns whether the output is JSON.

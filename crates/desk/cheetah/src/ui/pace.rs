@@ -2,8 +2,12 @@
 
 /// The rate and the time left, as every operation shows them.
 pub fn pace(rate_bytes_s: f64, left_s: Option<u64>) -> String {
-    let left = left_s.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
-    format!("{:.0} MiB/s, {left}", rate_bytes_s / f64::from(1 << 20))
+    format!("{:.0} MiB/s, {}", rate_bytes_s / f64::from(1 << 20), time_left(left_s))
+}
+
+/// The time left.
+pub(super) fn time_left(left_s: Option<u64>) -> String {
+    left_s.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", duration(seconds)))
 }
 
 /// Formats a duration with at most two units.

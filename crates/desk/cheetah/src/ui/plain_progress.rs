@@ -5,10 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cheetah_device::Size;
-
-use super::pace::{duration, pace};
+use super::pace::duration;
 use super::stderr;
+use super::work::Work;
 
 /// The time before the first line: a short operation has none.
 const FIRST: Duration = Duration::from_secs(1);
@@ -26,23 +25,23 @@ pub(super) struct PlainProgress {
 
 struct State {
     what: String,
-    /// 0 if unknown.
-    total: u64,
+    work: Work,
     started: Instant,
     so_far: Mutex<(u64, Option<String>)>,
 }
 
 impl PlainProgress {
-    /// Starts the lines of an operation over `total` bytes; 0 if its length is unknown.
-    pub(super) fn new(what: String, total: u64) -> Self {
-        let state = Arc::new(State { what, total, started: Instant::now(), so_far: Mutex::default() });
+    /// Starts the lines of an operation.
+    pub(super) fn new(what: String, work: Work) -> Self {
+        let so_far = Mutex::new((work.before, None));
+        let state = Arc::new(State { what, work, started: Instant::now(), so_far });
         let (running, ended) = channel();
         let shown = state.clone();
         let tell = move || {
             let mut pause = FIRST;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 stderr::line(shown.line());
-                pause = if shown.total > 0 { INTERVAL } else { INTERVAL_UNKNOWN };
+                pause = if shown.work.total > 0 { INTERVAL } else { INTERVAL_UNKNOWN };
             }
         };
         // Without a thread, there are no lines.
@@ -50,7 +49,7 @@ impl PlainProgress {
         Self { state, _running: running }
     }
 
-    /// Sets the number of bytes done, and the rate, time left and other details; without, they are computed.
+    /// Sets how much is done, and the rate, time left and other details; without, they are computed.
     pub(super) fn set(&self, done: u64, details: Option<String>) {
         *self.state.so_far() = (done, details);
     }
@@ -63,18 +62,17 @@ impl State {
 
     fn line(&self) -> String {
         let elapsed = self.started.elapsed();
-        if self.total == 0 {
+        if self.work.total == 0 {
             return format!("{}: {} so far", self.what, duration(elapsed.as_secs()));
         }
         let (done, details) = self.so_far().clone();
-        let percent = u128::from(done) * 100 / u128::from(self.total);
-        let so_far = format!("{}: {} of {} ({percent}%)", self.what, Size(done), Size(self.total));
+        let percent = u128::from(done) * 100 / u128::from(self.work.total);
+        let so_far = format!("{}: {} ({percent}%)", self.what, self.work.so_far(done));
         if let Some(details) = details {
             return format!("{so_far}, {details}");
         }
-        let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
-        let left = self.total.saturating_sub(done);
-        format!("{so_far}, {}", pace(rate, (rate >= 1.0).then(|| (left as f64 / rate) as u64)))
+        let rate = done.saturating_sub(self.work.before) as f64 / elapsed.as_secs_f64().max(0.001);
+        format!("{so_far}, {}", self.work.pace(done, rate))
     }
 }
 
@@ -84,13 +82,21 @@ mod tests {
 
     #[test]
     fn a_line_shows_the_operation_and_its_progress() {
-        let progress = PlainProgress::new("loading".into(), 4 << 30);
+        let progress = PlainProgress::new("loading".into(), Work::bytes(4 << 30));
         assert!(progress.state.line().starts_with("loading: 0B of 4GiB (0%), 0 MiB/s"), "{}", progress.state.line());
         progress.set(1 << 30, Some("stalled".into()));
         assert_eq!(progress.state.line(), "loading: 1GiB of 4GiB (25%), stalled");
         progress.set(1 << 30, None);
         assert!(progress.state.line().starts_with("loading: 1GiB of 4GiB (25%), "));
-        let unknown = PlainProgress::new("asking the nodes".into(), 0);
+        let unknown = PlainProgress::new("asking the nodes".into(), Work::bytes(0));
         assert_eq!(unknown.state.line(), "asking the nodes: 0 s so far");
+    }
+
+    #[test]
+    fn what_was_done_before_an_operation_goes_on_counts_for_no_rate() {
+        let progress = PlainProgress::new("searching".into(), Work::bytes(4 << 30).after(3 << 30));
+        assert_eq!(progress.state.line(), "searching: 3GiB of 4GiB (75%), 0 MiB/s, time left unknown");
+        let files = PlainProgress::new("carving files".into(), Work::things(40, "headers").after(12));
+        assert_eq!(files.state.line(), "carving files: 12 of 40 headers (30%), time left unknown");
     }
 }

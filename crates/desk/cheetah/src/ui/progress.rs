@@ -4,13 +4,12 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use cheetah_device::Size;
 use cheetah_device::visible::OneLine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::pace::pace;
 use super::plain_progress::PlainProgress;
 use super::stderr;
+use super::work::Work;
 
 /// Columns for the operation and the name of its object beside a bar of bytes, which leave room for the figures.
 const PREFIX_COLUMNS_MAX: usize = 24;
@@ -18,7 +17,10 @@ const PREFIX_COLUMNS_MAX: usize = 24;
 const SPINNER_COLUMNS_MAX: usize = 64;
 
 /// The progress of one long operation. Dropping it clears the bar.
-pub struct Progress(Show);
+pub struct Progress {
+    show: Show,
+    work: Work,
+}
 
 enum Show {
     Bar(ProgressBar),
@@ -27,70 +29,72 @@ enum Show {
 
 impl Progress {
     /// The details, the most important first, are cut to the width of the terminal.
-    pub(super) fn new(what: String, total_bytes: u64, terminal: bool) -> Self {
+    pub(super) fn new(what: String, work: Work, terminal: bool) -> Self {
         if !terminal {
-            return Self::plain(what, total_bytes);
+            return Self::plain(what, work);
         }
-        Self::bar(what, total_bytes, ProgressDrawTarget::stderr())
+        Self::bar(what, work, ProgressDrawTarget::stderr())
     }
 
     pub(super) fn spinner(what: String, terminal: bool) -> Self {
         if !terminal {
-            return Self::plain(what, 0);
+            return Self::plain(what, Work::bytes(0));
         }
         Self::spinning(what, ProgressDrawTarget::stderr())
     }
 
-    fn bar(what: String, total_bytes: u64, target: ProgressDrawTarget) -> Self {
+    fn bar(what: String, work: Work, target: ProgressDrawTarget) -> Self {
         let template = "{prefix:.bold} {bar:10.cyan/black.bright} {wide_msg}";
-        Self::drawn(Some(total_bytes), target, template, &what, PREFIX_COLUMNS_MAX)
+        Self::drawn(Some(work), target, template, &what, PREFIX_COLUMNS_MAX)
     }
 
     fn spinning(what: String, target: ProgressDrawTarget) -> Self {
         Self::drawn(None, target, "{spinner:.cyan} {prefix}  {elapsed}", &what, SPINNER_COLUMNS_MAX)
     }
 
-    fn drawn(total: Option<u64>, target: ProgressDrawTarget, template: &str, what: &str, columns_max: usize) -> Self {
-        let bar = ProgressBar::with_draw_target(total, target);
+    fn drawn(work: Option<Work>, target: ProgressDrawTarget, template: &str, what: &str, columns_max: usize) -> Self {
+        let bar = ProgressBar::with_draw_target(work.map(|work| work.total), target);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("━━╌"));
         }
         bar.set_prefix(shortened(&OneLine(what).to_string(), columns_max));
+        let work = work.unwrap_or_else(|| Work::bytes(0));
+        if work.before > 0 {
+            // It is noted as done, and the rate begins anew behind it.
+            bar.set_position(work.before);
+            bar.tick();
+            bar.reset_eta();
+        }
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(Show::Bar(bar))
+        Self { show: Show::Bar(bar), work }
     }
 
-    fn plain(what: String, total: u64) -> Self {
-        Self(Show::Plain(PlainProgress::new(what, total)))
+    fn plain(what: String, work: Work) -> Self {
+        Self { show: Show::Plain(PlainProgress::new(what, work)), work }
     }
 
-    /// Sets the number of bytes done. The rate and the time left are computed from these.
-    pub fn set(&self, done_bytes: u64) {
-        match &self.0 {
-            Show::Bar(bar) => self.show(done_bytes, || {
-                let rate = bar.per_sec();
-                let left = bar.length().unwrap_or_default().saturating_sub(done_bytes);
-                pace(rate, (rate >= 1.0).then(|| (left as f64 / rate) as u64))
-            }),
-            Show::Plain(plain) => plain.set(done_bytes, None),
+    /// Sets how much is done, of all, including what was done before. The rate and the time left are computed from this.
+    pub fn set(&self, done: u64) {
+        match &self.show {
+            Show::Bar(bar) => self.show(done, || self.work.pace(done, bar.per_sec())),
+            Show::Plain(plain) => plain.set(done, None),
         }
     }
 
-    /// Sets the number of bytes done, and the rate, time left and other details.
-    pub fn show(&self, done_bytes: u64, details: impl FnOnce() -> String) {
-        match &self.0 {
+    /// Sets how much is done, and the rate, time left and other details.
+    pub fn show(&self, done: u64, details: impl FnOnce() -> String) {
+        match &self.show {
             Show::Bar(bar) => {
-                bar.set_position(done_bytes);
-                let total = Size(bar.length().unwrap_or_default());
-                bar.set_message(format!("{} of {total}, {}", Size(done_bytes), OneLine(details())));
+                bar.set_position(done);
+                bar.set_message(format!("{}, {}", self.work.so_far(done), OneLine(details())));
             }
-            Show::Plain(plain) => plain.set(done_bytes, Some(details())),
+            Show::Plain(plain) => plain.set(done, Some(details())),
         }
     }
 
     /// Prints a line above the bar.
     pub fn say(&self, line: impl Display) {
-        match &self.0 {
+        match &self.show {
             Show::Bar(bar) => bar.suspend(|| {
                 stderr::line(line);
                 stderr::flush(stderr::FLUSH_TIMEOUT);
@@ -102,7 +106,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Show::Bar(bar) = &self.0 {
+        if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
         }
     }
@@ -210,7 +214,7 @@ mod tests {
         let terminal = Terminal::default();
         let progress = start(terminal.target());
         then(&progress);
-        let Show::Bar(bar) = &progress.0 else { panic!("no bar") };
+        let Show::Bar(bar) = &progress.show else { panic!("no bar") };
         bar.force_draw();
         drop(progress);
         terminal.widest()
@@ -220,13 +224,13 @@ mod tests {
     fn bars_with_long_names_and_large_figures_fit_80_columns() {
         let name = "verifying /evidence/".to_owned() + &"long-".repeat(40) + "case42.raw";
         let (done, total) = ((1023 << 40) + (1 << 39), 1023 << 40);
-        let bar = drawn(|target| Progress::bar(name.clone(), total, target), |bar| bar.set(done / 2));
+        let bar = drawn(|target| Progress::bar(name.clone(), Work::bytes(total), target), |bar| bar.set(done / 2));
         assert!(bar.chars().count() <= 80, "{bar}");
         assert!(bar.starts_with("verifying …") && bar.contains("case42.raw") && bar.contains("TiB, "), "{bar}");
 
         let details = || "1023 MiB/s, 23 h 59 min left, 1023.9MiB bad, 12.5 to 1".to_owned();
         for what in ["acquiring", "reading back case42.E01", &name] {
-            let start = |target| Progress::bar(what.to_owned(), total, target);
+            let start = |target| Progress::bar(what.to_owned(), Work::bytes(total), target);
             let bar = drawn(start, |bar| bar.show(done / 2, details));
             assert!(bar.chars().count() <= 80, "{bar}");
             assert!(bar.contains("1023TiB, 1023 MiB/s"), "{bar}");
@@ -235,6 +239,16 @@ mod tests {
 
         let spinner = drawn(|target| Progress::spinning(name.clone(), target), |_| {});
         assert!(spinner.chars().count() <= 80 && spinner.contains("case42.raw"), "{spinner}");
+    }
+
+    #[test]
+    fn a_bar_of_things_names_them_and_one_that_goes_on_has_no_rate_yet() {
+        let files = Work::things(40, "files").after(12);
+        let bar = drawn(|target| Progress::bar("carving files".into(), files, target), |bar| bar.set(12));
+        assert!(bar.contains("12 of 40 files, time left unknown"), "{bar}");
+        let bytes = Work::bytes(4 << 30).after(3 << 30);
+        let bar = drawn(|target| Progress::bar("searching".into(), bytes, target), |bar| bar.set(3 << 30));
+        assert!(bar.contains("3GiB of 4GiB, 0 MiB/s, time left unknown"), "{bar}");
     }
 
     #[test]

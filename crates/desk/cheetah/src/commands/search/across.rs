@@ -14,7 +14,7 @@ use super::lister::Listed;
 use super::stages;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
-use crate::ui::Ui;
+use crate::ui::{Ui, Work};
 
 /// As many times the size of the source are read beside the joints of all files, and this beside it.
 const WORK: u64 = 4;
@@ -55,7 +55,8 @@ pub async fn search_all(
     if search.is_for_rules_alone() {
         return Ok(Ok(Counts::default()));
     }
-    let progress = ui.progress("searching fragments of files".to_owned(), listed.places.files() as u64);
+    let work = Work::things(listed.places.files() as u64, "files");
+    let progress = ui.progress("searching fragments of files", work);
     let mut counts = Counts::default();
     let take = |(file, hits): (usize, AcrossFound)| -> Result<()> {
         counts.add(&hits);

@@ -29,6 +29,7 @@ use super::stages::{self, Ended};
 use super::{Task, across, list, show, workers};
 use crate::failure::{Context as _, Failure, Result};
 use crate::signals::Stop;
+use crate::ui::Work;
 
 /// Results are stored when there are this many, take this much, or are this old.
 const STORED: usize = 256;
@@ -118,14 +119,18 @@ async fn search_rest(task: &Task<'_>, journal: &mut Journal, stages: &mut Stages
     if todo.is_empty() || task.search.is_for_nothing() {
         return Ok(Ok(()));
     }
+    let todo_bytes = todo.iter().fold(0, |bytes: u64, range| bytes.saturating_add(range.len));
     let Searching { batches, near } = task.begin(Some(todo)).await?;
-    let progress = task.ui.progress(format!("searching {}", task.args.source), task.opened.size());
+    let size = task.opened.size();
+    let mut done = size.saturating_sub(todo_bytes);
+    let progress = task.ui.progress(format!("searching {}", task.args.source), Work::bytes(size).after(done));
     let take = |batch: Batch| -> Result<()> {
         journal.add(&batch)?;
         if journal.is_due() {
             store(journal, near.as_deref(), false)?;
         }
-        progress.set(batch.range.end());
+        done += batch.range.len;
+        progress.set(done.min(size));
         Ok(())
     };
     let ended = stages::each(batches, stop, take).await?;
@@ -168,7 +173,8 @@ async fn search_inside(
     let (left_out, places) = (streams.left_out(), streams.places() as u64);
     stages.left_out = streams.truncated();
     let searched = journal.state().inside_searched();
-    let progress = task.ui.progress("searching compressed data".to_owned(), places);
+    let work = Work::things(places, "places").after(searched.places);
+    let progress = task.ui.progress("searching compressed data", work);
     let device = task.opened.decrypted()?;
     let results = streams.search(&device, task.search, (workers(task.args), searched));
     let (mut found, mut found_bytes, mut stored, mut done) = (Vec::new(), 0, Instant::now(), searched.places);
@@ -203,7 +209,8 @@ async fn carve(
     stages: &mut Stages,
     stop: &mut Stop,
 ) -> Result<Ended> {
-    let progress = task.ui.progress("carving files".to_owned(), headers.found().len() as u64);
+    let work = Work::things(headers.found().len() as u64, "headers").after(journal.state().headers);
+    let progress = task.ui.progress("carving files", work);
     let device = task.opened.decrypted()?;
     let mut carver = Carver::resume(journal.carved_folder()?, &out.join(CARVED), journal.state().carving);
     let (mut files, mut stored, mut done) = (Vec::new(), Instant::now(), journal.state().headers);

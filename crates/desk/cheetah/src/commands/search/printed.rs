@@ -13,6 +13,7 @@ use super::stages::{self, Ended};
 use super::{Task, across, list, show, workers};
 use crate::failure::Result;
 use crate::signals::Stop;
+use crate::ui::Work;
 
 /// What was found so far.
 struct Printed<'a> {
@@ -111,7 +112,7 @@ impl Printed<'_> {
     /// Searches the compressed data that were found.
     async fn inside(&mut self, streams: Streams, stop: &mut Stop) -> Ended {
         let Task { args, opened, search, ui, .. } = self.task;
-        let progress = ui.progress("searching compressed data".to_owned(), streams.places() as u64);
+        let progress = ui.progress("searching compressed data", Work::things(streams.places() as u64, "places"));
         let mut counts = Counts { given_up: streams.left_out(), ..Counts::default() };
         let (listed, outcome) = (self.listed, &mut self.outcome);
         streams.truncated().into_iter().for_each(|truncation| outcome.truncate(truncation));
