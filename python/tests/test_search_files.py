@@ -62,6 +62,9 @@ def test_a_named_place_holds_the_hit(
     assert {row["state"] for row in rows} >= {"allocated", "unallocated"}
     system = pytsk3.FS_Info(pytsk3.Img_Info(str(image)))
     for row in rows:
+        if row["path"] or row["state"] == "unallocated":
+            begin, length = int(row["run_offset"]), int(row["run_length"])
+            assert begin <= int(row["offset"]) < begin + length, row
         if row["state"] != "allocated" or ":" in row["path"] or "^" in row["path"] or "\\" in row["path"]:
             continue
         content = system.open(row["path"]).read_random(int(row["file_offset"]), len(WORD))
@@ -120,6 +123,9 @@ def test_a_deleted_file_and_the_slack_of_another_one_are_told_apart(binary: str,
     assert (by_offset[kept]["state"], by_offset[kept]["path"]) == ("slack", "/kept")
     assert by_offset[kept]["file_offset"] == "3000"
     assert (by_offset[free]["state"], by_offset[free]["path"]) == ("unallocated", "")
+    # The run of the slack is the cluster of the file; the free one reaches to the last cluster.
+    assert (by_offset[kept]["run_offset"], by_offset[kept]["run_length"]) == (str(kept - 3000), "4096")
+    assert int(by_offset[free]["run_length"]) > 4096
     (deleted,) = [row for row in rows if row["state"] == "deleted"]
     assert deleted["path"].lower().endswith("one") and deleted["file_offset"] == "5000"
 

@@ -86,6 +86,8 @@ pub struct Place {
     pub others: u64,
     /// The path in the volume of the file that holds its first byte.
     pub path: Option<String>,
+    /// The run in the source that holds its first byte: of that file, or of free clusters; none for any other byte.
+    pub run: Option<Range>,
     /// `allocated`, `slack`, `unallocated`, `deleted`, `metadata`, `outside` or `unknown`.
     pub state: &'static str,
     /// The number of the volume.

@@ -60,7 +60,8 @@ fn search(desk: &Desk, lines: &str) -> Ran {
 fn rows(desk: &Desk) -> Vec<String> {
     let table = fs::read_to_string(desk.at("hits/hits.csv")).unwrap();
     let mut lines = table.lines();
-    let columns = "offset,length,pattern,encoding,text,context,inside,node,instance,volume,path,state,file_offset,others,fragments";
+    let columns = "offset,length,pattern,encoding,text,context,inside,node,instance,\
+                   volume,path,state,file_offset,others,fragments,run_offset,run_length";
     assert_eq!(lines.next(), Some(columns));
     let cells = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
     lines.map(|line| [&cells(line)[..1], &cells(line)[9..]].concat().join(",")).collect()
@@ -77,10 +78,10 @@ fn each_hit_has_its_file_and_a_hit_across_fragments_is_found() {
     assert_eq!(
         rows(&desk),
         [
-            "8292,0,/letter,allocated,100,1,",
-            "40960,1,,unallocated,,0,",
-            "61440,,,outside,,0,",
-            "12284,0,/letter,allocated,4092,1,12284:4 20480:5",
+            "8292,0,/letter,allocated,100,1,,8192,4096",
+            "40960,1,,unallocated,,0,,40960,4096",
+            "61440,,,outside,,0,,,",
+            "12284,0,/letter,allocated,4092,1,12284:4 20480:5,8192,4096",
         ]
     );
     let answer = answer(&ran);
@@ -107,8 +108,8 @@ fn a_lister_that_dies_in_a_volume_is_started_again_for_those_behind_it() {
         assert_eq!(text(&volumes[0], "listing"), listing, "{answer}");
         assert_eq!(volumes[0].get("status").and_then(Value::as_i64), status, "{answer}");
         assert_eq!(text(&volumes[1], "listing"), "whole", "{answer}");
-        assert_eq!(rows(&desk)[0], "8292,0,,unknown,,0,");
-        assert_eq!(rows(&desk)[1], "40960,1,,unallocated,,0,");
+        assert_eq!(rows(&desk)[0], "8292,0,,unknown,,0,,,");
+        assert_eq!(rows(&desk)[1], "40960,1,,unallocated,,0,,40960,4096");
     }
 }
 
@@ -117,7 +118,7 @@ fn a_lister_that_finds_no_volumes_leaves_the_hits_outside_and_is_said_to_have_en
     let desk = Desk::new();
     let ran = search(&desk, "exit 4").says(3, &["not all files were listed"]);
     assert_eq!(text(&answer(&ran)["files"], "lister"), "exited");
-    assert_eq!(rows(&desk)[0], "8292,,,outside,,0,");
+    assert_eq!(rows(&desk)[0], "8292,,,outside,,0,,,");
 }
 
 #[test]

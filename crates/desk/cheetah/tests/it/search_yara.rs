@@ -26,7 +26,7 @@ const MATCHES: &str = r#"{"match":{"rule":"Dropper","file":"a.yar","tags":["pe",
 {"tried":{"tried":2,"without_atoms":5,"skipped":1,"in_pieces":0,"cut":0}}"#;
 pub const DONE: &str = r#"{"done":{"number":0,"problems":[]}}
 {"end":true}"#;
-const COLUMNS: &str = "offset,length,pattern,encoding,text,context,inside,node,instance,volume,path,state,file_offset,others,fragments,rules,tags,string";
+const COLUMNS: &str = "offset,length,pattern,encoding,text,context,inside,node,instance,volume,path,state,file_offset,others,fragments,run_offset,run_length,rules,tags,string";
 const UNTRIED: &str = r#"{"untried":{"volume":0,"path":"/bad","why":"512 of its 900 bytes could not be read"}}"#;
 
 /// A stand-in for Python that divides rules with these messages, and tries them with others. It keeps what it was told to try.
@@ -86,8 +86,8 @@ fn matches_are_rows_and_what_tries_the_rules_is_told_where_atoms_are() {
         table.lines().collect::<Vec<_>>(),
         [
             COLUMNS,
-            "8292,12,Dropper,utf-8,This program,This program,,,,0,/gone,deleted,100,,,a.yar,pe new,$mz",
-            ",0,Large,utf-8,,,,,,0,/large,allocated,,,,a.yar,,",
+            "8292,12,Dropper,utf-8,This program,This program,,,,0,/gone,deleted,100,,,,,a.yar,pe new,$mz",
+            ",0,Large,utf-8,,,,,,0,/large,allocated,,,,,,a.yar,,",
         ]
     );
     let answer = &values(&ran)[0];
@@ -184,7 +184,7 @@ fn words_and_kinds_of_data_are_found_in_the_same_pass_and_atoms_are_no_hits() {
     let ran = search(&desk, &python, &more).ok();
     let table = fs::read_to_string(desk.at("hits/hits.csv")).unwrap();
     let found = rows(&table);
-    assert_eq!(found[0], "8297,7,program,utf-8,program,program,,,,,,,,,,,,");
+    assert_eq!(found[0], "8297,7,program,utf-8,program,program,,,,,,,,,,,,,,");
     assert!(found.len() == 3 && found[1].starts_with("8292,12,Dropper,") && found[2].starts_with(",0,Large,"));
     let answer = &values(&ran)[0];
     let kinds: Vec<_> = answer["patterns"].as_array().unwrap().iter().map(|one| text(one, "kind")).collect();
@@ -212,7 +212,7 @@ fn the_rows_of_a_search_for_words_and_rules_are_those_of_both_alone() {
     let words = table("words", &["--word", "program"]);
     let alone = table("alone", &["--yara", &rules]);
     let both = table("both", &["--word", "program", "--yara", &rules]);
-    let expected: Vec<_> = rows(&words).into_iter().map(|row| format!("{row},,,,,,,,,")).collect();
+    let expected: Vec<_> = rows(&words).into_iter().map(|row| format!("{row},,,,,,,,,,,")).collect();
     assert_eq!((rows(&both).len(), rows(&words).len()), (3, 1));
     assert_eq!(rows(&both)[..1], expected);
     assert_eq!(rows(&both)[1..], rows(&alone));
@@ -234,8 +234,8 @@ fn with_the_files_listed_words_and_rules_name_volume_path_and_state() {
     let answer = values(&search(&desk, &python, &more).ok()).remove(0);
     let table = fs::read_to_string(desk.at("hits/hits.csv")).unwrap();
     assert_eq!(table.lines().next(), Some(COLUMNS));
-    assert_eq!(rows(&table)[0], "8297,7,program,utf-8,program,program,,,,0,/letter,allocated,105,0,,,,");
-    assert!(rows(&table)[1].ends_with(",0,/gone,deleted,100,,,a.yar,pe new,$mz"), "{table}");
+    assert_eq!(rows(&table)[0], "8297,7,program,utf-8,program,program,,,,0,/letter,allocated,105,0,,8192,4096,,,");
+    assert!(rows(&table)[1].ends_with(",0,/gone,deleted,100,,,,,a.yar,pe new,$mz"), "{table}");
     assert_eq!((number(&answer["files"], "files"), number(&answer["rules"], "files")), (1, 2), "{answer}");
 }
 

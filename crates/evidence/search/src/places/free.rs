@@ -43,9 +43,14 @@ impl FreeClusters {
     pub(super) fn is_free(&self, offset: u64) -> Option<bool> {
         let byte = ByteRange::new(offset, 1);
         self.clusters.filter(|clusters| clusters.contains(byte))?;
+        Some(self.range_at(offset).is_some())
+    }
+
+    /// The free range that holds a byte.
+    pub(super) fn range_at(&self, offset: u64) -> Option<ByteRange> {
         let behind = self.ranges.partition_point(|range| range.offset <= offset);
         let before = behind.checked_sub(1).and_then(|at| self.ranges.get(at));
-        Some(before.is_some_and(|range| range.contains(byte)))
+        before.copied().filter(|range| range.contains(ByteRange::new(offset, 1)))
     }
 
     /// How many of the first and of the last bytes of a range lie in free clusters; `None` if it is not known which are free, or if it
@@ -55,11 +60,7 @@ impl FreeClusters {
         if !clusters.contains(range) {
             return Some((0, 0));
         }
-        let around = |offset: u64| {
-            let behind = self.ranges.partition_point(|range| range.offset <= offset);
-            let before = behind.checked_sub(1).and_then(|at| self.ranges.get(at));
-            before.and_then(|free| free.intersection(range)).filter(|free| free.contains(ByteRange::new(offset, 1)))
-        };
+        let around = |offset: u64| self.range_at(offset).and_then(|free| free.intersection(range));
         let (first, last) = (around(range.offset), around(range.end().saturating_sub(1)));
         Some((first.map_or(0, |free| free.len), last.map_or(0, |free| free.len)))
     }

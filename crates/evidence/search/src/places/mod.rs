@@ -14,6 +14,8 @@ mod chain;
 mod free;
 mod tree;
 
+use std::ops::Range;
+
 use cheetah_device::ByteRange;
 
 pub use self::across::{AcrossFound, AcrossHit, FileJoints};
@@ -59,6 +61,8 @@ pub struct Place<'a> {
     pub file_offset: Option<u64>,
     /// The number of further files, and of further names of these, that hold it.
     pub others: u64,
+    /// Where the run lies that holds it, in the source: of that file, or of free clusters; `None` for any other byte.
+    pub run: Option<ByteRange>,
 }
 
 /// A run of a file: bytes that follow each other in the file and in the source.
@@ -179,15 +183,26 @@ impl Places {
             File { is_metadata: true, .. } => PlaceState::Metadata,
             _ => PlaceState::Allocated,
         };
-        let file_offset = Some(file_offset);
-        Place { volume: Some(found.volume), path: Some(self.path(file)), state, file_offset, others }
+        let (file_offset, run) = (Some(file_offset), self.run_at(file, offset));
+        Place { volume: Some(found.volume), path: Some(self.path(file)), state, file_offset, others, run }
+    }
+
+    /// Where the run of a file lies that holds the byte at an offset in the source.
+    fn run_at(&self, file: usize, offset: u64) -> Option<ByteRange> {
+        let (own, mut held) = (self.numbers_of(file), None);
+        self.tree.each_at(&self.runs, offset, HOLDERS_MAX, |run| held = held.or(own.contains(&run).then_some(run)));
+        held.and_then(|run| self.runs.get(run)).map(|run| run.range)
     }
 
     /// The runs of a file, in its order.
     fn runs_of(&self, file: usize) -> &[FileRun] {
+        self.runs.get(self.numbers_of(file)).unwrap_or_default()
+    }
+
+    /// The numbers of the runs of a file.
+    fn numbers_of(&self, file: usize) -> Range<usize> {
         let begin = file.checked_sub(1).and_then(|before| self.files.get(before)).map_or(0, |before| before.runs_end);
-        let end = self.files.get(file).map_or(begin, |file| file.runs_end);
-        self.runs.get(begin..end).unwrap_or_default()
+        begin..self.files.get(file).map_or(begin, |file| file.runs_end)
     }
 
     /// The path of a file.
@@ -234,7 +249,8 @@ impl Places {
         };
         let at = held.file_offset.saturating_add(offset.saturating_sub(held.range.offset));
         let file_offset = found.is_mapped.then_some(at);
-        Some(Place { volume: Some(found.volume), path: Some(self.path(holder.file)), state, file_offset, others: 0 })
+        let (path, run) = (Some(self.path(holder.file)), Some(held.range));
+        Some(Place { volume: Some(found.volume), path, state, file_offset, others: 0, run })
     }
 
     /// The place of a byte that no file holds.
@@ -242,7 +258,14 @@ impl Places {
         let byte = ByteRange::new(offset, 1);
         let around = self.volumes.iter().filter(|volume| volume.range.contains(byte));
         let Some(volume) = around.min_by_key(|volume| volume.range.len) else {
-            return Place { volume: None, path: None, state: PlaceState::Outside, file_offset: None, others: 0 };
+            return Place {
+                volume: None,
+                path: None,
+                state: PlaceState::Outside,
+                file_offset: None,
+                others: 0,
+                run: None,
+            };
         };
         let state = match volume.free.is_free(offset) {
             Some(true) => PlaceState::Unallocated,
@@ -252,7 +275,8 @@ impl Places {
             None if volume.free.is_before(offset) => PlaceState::Metadata,
             None => PlaceState::Unknown,
         };
-        Place { volume: Some(volume.number), path: None, state, file_offset: None, others: 0 }
+        let run = volume.free.range_at(offset);
+        Place { volume: Some(volume.number), path: None, state, file_offset: None, others: 0, run }
     }
 
     fn volume(&self, number: u32) -> Option<&Volume> {

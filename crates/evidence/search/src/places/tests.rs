@@ -52,6 +52,18 @@ fn bytes_of_no_file_are_free_metadata_slack_of_the_volume_or_outside() {
 }
 
 #[test]
+fn a_byte_of_a_file_or_of_free_clusters_has_the_run_that_holds_it() {
+    let places = with(&[(file("/a", 150), &[run(0, 1300, CLUSTER), run(100, 1200, CLUSTER)])]);
+    let held = |offset| places.at(offset).run.map(|run| (run.offset, run.len));
+    assert_eq!([1310, 1249, 1250].map(held), [Some((1300, 100)), Some((1200, 100)), Some((1200, 100))]);
+    assert_eq!([1800, 1999].map(held), [Some((1800, 200)); 2]);
+    assert_eq!([999, 1050, 1500, 2000].map(held), [None; 4], "no file and no free cluster");
+    // Of a hit that begins at the end of the first run, and across it.
+    assert_eq!(places.of_file(0, 99, 1399).run, Some(ByteRange::new(1300, CLUSTER)));
+    assert_eq!(places.of_file(0, 99, 5).run, None, "not of this file");
+}
+
+#[test]
 fn a_volume_without_a_listing_is_unknown() {
     let mut builder = PlacesBuilder::new(3000, PlaceLimits::default());
     builder.volume(0, ByteRange::new(0, 100));

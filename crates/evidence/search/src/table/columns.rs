@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use cheetah_device::ByteRange;
+
 use crate::places::Place;
 use crate::search::Search;
 use crate::table::row::Row;
@@ -76,13 +78,13 @@ pub enum Layout {
 /// The number of columns of a table that does not say where hits lie.
 const WITHOUT_PLACES: usize = 9;
 /// The number of columns of a table without matches of rules.
-const WITHOUT_RULES: usize = 15;
+const WITHOUT_RULES: usize = 17;
 /// The columns that some rows of a table with matches of rules do not have.
 #[cfg(feature = "parquet")]
 const OPTIONAL_WITH_RULES: [&str; 3] = ["offset", "state", "others"];
 
 /// The columns, in order: those of hits, those of their places, and those of matches of rules.
-static COLUMNS: [Column; 18] = [
+static COLUMNS: [Column; 20] = [
     Column { name: "offset", kind: Kind::Number, cell: |row, _| number(row.known_offset()) },
     Column { name: "length", kind: Kind::Number, cell: |row, _| Cell::Number(row.len()) },
     Column { name: "pattern", kind: Kind::Text, cell: |row, search| text(pattern(row, search)) },
@@ -102,6 +104,8 @@ static COLUMNS: [Column; 18] = [
     },
     Column { name: "others", kind: Kind::Number, cell: |row, _| number(others(row)) },
     Column { name: "fragments", kind: Kind::SomeText, cell: |row, _| fragments(row) },
+    Column { name: "run_offset", kind: Kind::SomeNumber, cell: |row, _| number(run(row).map(|run| run.offset)) },
+    Column { name: "run_length", kind: Kind::SomeNumber, cell: |row, _| number(run(row).map(|run| run.len)) },
     Column { name: "rules", kind: Kind::SomeText, cell: |row, _| some(row.rule.map(|rule| rule.file)) },
     Column { name: "tags", kind: Kind::SomeText, cell: |row, _| some(row.rule.map(|rule| rule.tags)) },
     Column { name: "string", kind: Kind::SomeText, cell: |row, _| some(row.rule.and_then(|rule| rule.string)) },
@@ -136,6 +140,11 @@ fn others(row: &Row<'_>) -> Option<u64> {
 
 fn volume(place: Place<'_>) -> Option<u64> {
     place.volume.map(u64::from)
+}
+
+/// The run of a file, or of free clusters, in which a hit begins.
+fn run(row: &Row<'_>) -> Option<ByteRange> {
+    place(row).and_then(|place| place.run)
 }
 
 /// The ranges of a hit across fragments of a file.

@@ -53,9 +53,15 @@ fn a_table_has_its_columns_and_names_the_node_that_found_a_hit() {
 
 /// A place in a file, and one outside of all volumes.
 fn places() -> [Place<'static>; 2] {
-    let known =
-        Place { volume: Some(3), path: Some("/a,b"), state: PlaceState::Deleted, file_offset: Some(7), others: 1 };
-    [known, Place { volume: None, path: None, state: PlaceState::Outside, file_offset: None, others: 0 }]
+    let known = Place {
+        volume: Some(3),
+        path: Some("/a,b"),
+        state: PlaceState::Deleted,
+        file_offset: Some(7),
+        others: 1,
+        run: Some(ByteRange::new(8, 64)),
+    };
+    [known, Place { volume: None, path: None, state: PlaceState::Outside, file_offset: None, others: 0, run: None }]
 }
 
 #[test]
@@ -73,9 +79,13 @@ fn a_table_that_says_where_hits_lie_has_more_columns_behind_the_others() {
     }
     let text = String::from_utf8(table.finish().unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].ends_with(",inside,node,instance,volume,path,state,file_offset,others,fragments"), "{}", lines[0]);
-    assert!(lines[1].ends_with(",,,,,,outside,,0,"), "{}", lines[1]);
-    assert!(lines[2].ends_with(",,,,3,\"/a,b\",deleted,7,1,9:2 100:2"), "{}", lines[2]);
+    assert!(
+        lines[0].ends_with(",volume,path,state,file_offset,others,fragments,run_offset,run_length"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].ends_with(",,,,,,outside,,0,,,"), "{}", lines[1]);
+    assert!(lines[2].ends_with(",,,,3,\"/a,b\",deleted,7,1,9:2 100:2,8,64"), "{}", lines[2]);
 }
 
 #[test]
@@ -88,24 +98,28 @@ fn a_table_with_rules_has_more_columns_and_a_match_without_an_offset_or_a_string
     }
     let text = String::from_utf8(table.finish().unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].ends_with(",volume,path,state,file_offset,others,fragments,rules,tags,string"), "{}", lines[0]);
-    assert_eq!(lines[1], format!("9,4,word,utf-8,word,a\\x0a\\xffword\\u{{202e}}z{}", ",".repeat(12)));
+    assert!(
+        lines[0].ends_with(",file_offset,others,fragments,run_offset,run_length,rules,tags,string"),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(lines[1], format!("9,4,word,utf-8,word,a\\x0a\\xffword\\u{{202e}}z{}", ",".repeat(14)));
     let around = "a\\x0a\\xffMZ\\u{202e}z";
-    assert_eq!(lines[2], format!("512,900,Dropper,utf-8,MZ,{around},,,,3,\"/a,b\",deleted,7,,,a.yar,pe new,$mz"));
+    assert_eq!(lines[2], format!("512,900,Dropper,utf-8,MZ,{around},,,,3,\"/a,b\",deleted,7,,,,,a.yar,pe new,$mz"));
     assert!(lines[3].starts_with(",0,Large,utf-8,,"), "{}", lines[3]);
-    assert!(lines[3].ends_with(",,,,3,\"/a,b\",deleted,,,,a.yar,,"), "{}", lines[3]);
+    assert!(lines[3].ends_with(",,,,3,\"/a,b\",deleted,,,,,,a.yar,,"), "{}", lines[3]);
 }
 
 /// A match of a string of a rule.
 fn dropper(hit: &Hit) -> Row<'_> {
     let rule = RowRule { file: "a.yar", tags: "pe new", string: Some("$mz"), offset: Some(512), len: 900 };
-    Row::matched(hit, places()[0], rule)
+    Row::matched(hit, Place { run: None, ..places()[0] }, rule)
 }
 
 /// A rule whose condition holds without a string.
 fn large(hit: &Hit) -> Row<'_> {
     let rule = RowRule { file: "a.yar", tags: "", string: None, offset: None, len: 0 };
-    Row::matched(hit, Place { file_offset: None, ..places()[0] }, rule)
+    Row::matched(hit, Place { file_offset: None, run: None, ..places()[0] }, rule)
 }
 
 #[cfg(feature = "parquet")]
@@ -239,7 +253,7 @@ mod typed {
             assert_eq!(fields, record.iter().collect::<Vec<_>>());
         }
         let nulls = |row: usize| rows[row].get_column_iter().filter(|(_, field)| matches!(field, Field::Null)).count();
-        assert_eq!([nulls(0), nulls(1), nulls(2)], [12, 5, 8]);
+        assert_eq!([nulls(0), nulls(1), nulls(2)], [14, 7, 10]);
     }
 
     #[test]

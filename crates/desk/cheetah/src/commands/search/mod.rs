@@ -65,7 +65,8 @@ lies in no file is not tried. The matches are further hits, whose file is named 
 
 With --out, the hits are written to the folder DIR: hits.csv and hits.parquet with the columns offset, length, pattern, \
 encoding, text, context, inside, node and instance, in the order of their offsets, those inside compressed data and across fragments last \
-(with --files, also volume, path, state, file_offset, others and fragments; with --yara, these and rules, tags and string); features, with feature files and histograms as \
+(with --files, also volume, path, state, file_offset, others, fragments, run_offset and run_length; with --yara, these and rules, tags and \
+string); features, with feature files and histograms as \
 bulk_extractor writes them; the coverage; and report.html, a page to read and to print. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. With --out, the same command goes on where it was, also after a power cut \

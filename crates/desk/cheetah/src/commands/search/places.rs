@@ -20,6 +20,7 @@ pub fn answer(place: &Place<'_>, fragments: &[ByteRange]) -> answers::Place {
         fragments: fragments.iter().map(range).collect(),
         others: place.others,
         path: place.path.map(str::to_owned),
+        run: place.run.as_ref().map(range),
         state: place.state.name(),
         volume: place.volume,
     }

@@ -123,6 +123,7 @@ impl Matched {
             state: self.state(),
             file_offset: self.found.file_offset,
             others: 0,
+            run: None,
         };
         Row::matched(&self.hit, place, rule)
     }
