@@ -26,7 +26,8 @@ const MATCHES: &str = r#"{"match":{"rule":"Dropper","file":"a.yar","tags":["pe",
 {"tried":{"tried":2,"without_atoms":5,"skipped":1,"in_pieces":0,"cut":0}}"#;
 pub const DONE: &str = r#"{"done":{"number":0,"problems":[]}}
 {"end":true}"#;
-const COLUMNS: &str = "offset,length,pattern,encoding,text,context,inside,node,instance,volume,path,state,file_offset,others,fragments,run_offset,run_length,rules,tags,string";
+const COLUMNS: &str = "offset,length,pattern,encoding,text,context,inside,node,instance,\
+                       volume,path,state,file_offset,others,fragments,run_offset,run_length,rules,tags,string";
 const UNTRIED: &str = r#"{"untried":{"volume":0,"path":"/bad","why":"512 of its 900 bytes could not be read"}}"#;
 
 /// A stand-in for Python that divides rules with these messages, and tries them with others. It keeps what it was told to try.
