@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import MIB, noise
+from conftest import MIB, noise, run
 
 import cheetah
 
@@ -41,6 +41,14 @@ def test_an_e01_reads_as_the_imaged_disk(evidence: Callable[[str], Path]) -> Non
     with cheetah.open(evidence("ntfs_sample.E01")) as device:
         assert device.size == 7_340_032
         assert md5(device) == "e4e9578a9c8bf6c6b375a80c630196a4"
+
+
+def test_a_lazy_drive_that_is_not_full_is_refused(binary: str, nodes: str, tmp_path: Path) -> None:
+    image, drive = tmp_path / "disk.raw", tmp_path / "case42.drive"
+    image.write_bytes(noise(3 * MIB, 1))
+    run(binary, "create", drive, "--nodes", nodes, "--layout", "stripe", "--from", image, "--lazy")
+    with pytest.raises(cheetah.Error, match="not filled yet"):
+        cheetah.open(drive)
 
 
 def test_a_qcow2_reads_as_its_disk(evidence: Callable[[str], Path]) -> None:

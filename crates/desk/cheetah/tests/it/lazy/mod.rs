@@ -176,6 +176,7 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     cheetah(&["verify", &drive]).says(3, &["incomplete"]);
     cheetah(&["mount", &drive, &desk.dir("mnt")]).says(1, &["being filled by", "process", "cheetah export"]);
     cheetah(&["load", &drive]).says(1, &["being filled by"]);
+    cheetah(&["search", &drive, "--word", "Geheimnis"]).says(1, &["being filled by"]);
     cheetah(&["mount", &drive, &desk.arg("mnt"), "--writable"]).says(2, &["still being filled", "--overlay"]);
     cheetah(&["create", &desk.arg("y.drive"), "--nodes", nodes[0].address(), "--from", &drive])
         .says(1, &["being filled"]);
@@ -242,6 +243,22 @@ fn a_lazy_drive_is_read_correctly_while_it_fills() {
     assert_once(&given(&desk, "log"));
     assert_eq!(bytes(&given(&desk, "log")), content.len() as u64);
     cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn a_search_fills_the_drive_that_it_reads() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let (desk, nodes) = (Desk::new(), three("16MiB"));
+    let (image, _) = desk.image("disk.raw", 4 * MIB);
+    let source = serve(&desk, &image, "log", &[], &[]);
+    let drive = create(&desk, &nodes, &source.uri);
+    let answer = cheetah(&["search", &drive, "--word", "Geheimnis"]).ok().json();
+    assert_eq!((number(&answer, "searched_bytes"), number(&answer, "hits")), (4 * MIB, 0), "{answer}");
+    let read = given(&desk, "log");
+    assert_once(&read);
+    assert_eq!(bytes(&read), 4 * MIB);
 }
 
 #[test]
