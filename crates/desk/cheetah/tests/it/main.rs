@@ -65,6 +65,7 @@ mod search;
 mod search_again;
 mod search_at_nodes;
 mod search_files;
+mod search_real_images;
 mod search_yara;
 mod secured;
 mod serve;

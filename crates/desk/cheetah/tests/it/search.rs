@@ -208,25 +208,6 @@ fn words_of_a_list_are_found_in_any_case_and_code_page_and_shown_around() {
 }
 
 #[test]
-fn addresses_in_a_real_image_are_those_of_grep() {
-    let Some(e01) = need::evidence("nps-2010-emails.E01") else { return };
-    if !need::programs(&["grep"]) {
-        return;
-    }
-    let desk = Desk::new();
-    let raw = desk.arg("emails.raw");
-    cheetah(&["acquire", e01.to_str().unwrap(), &raw]).ok();
-    cheetah(&["search", e01.to_str().unwrap(), "--find", "email", "--out", &desk.arg("hits")]).ok();
-    let found = rows(&desk.at("hits"));
-    assert!(found.iter().any(|row| row.contains("plain_text@textedit.com")), "{found:?}");
-    assert!(found.iter().any(|row| row.contains(",utf-16le,")), "{found:?}");
-    for row in found.iter().filter(|row| row.contains(",email,utf-8,")) {
-        let columns: Vec<_> = row.split(',').collect();
-        assert!(grep(columns[4], &raw).contains(&columns[0].parse().unwrap()), "{row}");
-    }
-}
-
-#[test]
 fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
     let desk = Desk::new();
     let source = desk.file("disk.raw", &[0; 4096]);

@@ -146,9 +146,12 @@ fn a_part_that_moves_while_the_drive_is_searched_costs_no_hit() {
     let (from, to) = (nodes[1].address(), spare[0].address());
     std::thread::scope(|scope| {
         let moving = scope.spawn(|| cheetah(&["drain", from, "--to", to, "--drive", &drive]).ok().out());
-        // The last search begins once the part has moved.
+        // The second search begins once the part begins to move, and the last one once it has moved.
         for turn in 0.. {
-            let has_moved = moving.is_finished();
+            if turn == 1 {
+                until("the part begins to move", || spare[0].exports() == 1 || moving.is_finished());
+            }
+            let has_moved = turn > 0 && moving.is_finished();
             let name = format!("near{turn}");
             let (_, found) = searched(&desk, &drive, &name, &["--at-nodes"]);
             assert!(found == expected, "{name}");

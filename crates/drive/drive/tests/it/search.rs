@@ -1,25 +1,32 @@
 //! Drives that are searched at their nodes: the hits are those of a naive scan of the whole image, and of a search that reads it.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::searches::{MAIL, WORD, collected, expected, forms, noise, order, put};
 use crate::common::*;
+use cheetah_control::api::Draining;
 use cheetah_device::{ByteRange, Device as _, DynDevice, coalesce};
-use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::create::{CreateRequest, EnlargeRequest, create, enlarge};
+use cheetah_drive::drain::mark;
 use cheetah_drive::lending::{KeyLending, LendRequest, LendTo, LendingRecord};
 use cheetah_drive::load::load;
 use cheetah_drive::sealed::SealRequest;
 use cheetah_drive::search::{NearOptions, NearSearch, search_at_nodes};
 use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, WorkDone};
 use cheetah_error::{Kind, next};
+use cheetah_node::Scan;
 use cheetah_seal::age::Identity;
 use cheetah_search::{Hit, Order, RunOptions, Search, run};
 use futures::StreamExt as _;
+use futures::stream;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 const KIB: u64 = 1 << 10;
+/// The threads that nodes lend.
+const THREADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 /// Nodes that take long are waited for: which place searches is no matter of luck.
 const NEAR: NearOptions =
     NearOptions { workers: 2, lend: None, within: None, patience: Duration::from_secs(24 * 60 * 60) };
@@ -54,8 +61,10 @@ struct Case {
     layout: Layout,
     nodes: usize,
     parts: usize,
-    /// The first nodes that lend their processor.
+    /// The first nodes of each set that lend their processor.
     lending: usize,
+    /// Whether as many nodes are added, behind the others.
+    is_enlarged: bool,
     loses_one: bool,
     size: u64,
     /// How far before a seam hits begin, in turn.
@@ -63,24 +72,30 @@ struct Case {
     context_bytes: usize,
 }
 
+/// Layouts that survive losses, with their nodes and the parts on each.
+const REDUNDANT: [(Layout, usize, usize); 5] = [
+    (Layout::Mirror { unit: UNIT, copies: 2 }, 3, 1),
+    (Layout::Mirror { unit: UNIT, copies: 2 }, 2, 2),
+    (Layout::Parity { unit: UNIT, parities: 1 }, 3, 1),
+    (Layout::Parity { unit: UNIT, parities: 1 }, 4, 2),
+    (Layout::Parity { unit: 16 * KIB, parities: 2 }, 5, 1),
+];
+
 fn case() -> impl Strategy<Value = Case> {
-    let layouts = vec![
-        (Layout::Stripe { unit: 16 * KIB }, 3, 1),
-        (STRIPE, 3, 1),
-        (Layout::Linear, 2, 1),
-        (Layout::Mirror { unit: UNIT, copies: 2 }, 3, 1),
-        (Layout::Mirror { unit: UNIT, copies: 2 }, 2, 2),
-        (Layout::Parity { unit: UNIT, parities: 1 }, 3, 1),
-        (Layout::Parity { unit: UNIT, parities: 1 }, 4, 2),
-        (Layout::Parity { unit: 16 * KIB, parities: 2 }, 5, 1),
-    ];
+    let plain = [(Layout::Stripe { unit: 16 * KIB }, 3, 1), (STRIPE, 3, 1), (Layout::Linear, 2, 1)];
+    case_of([&plain[..], &REDUNDANT].concat())
+}
+
+fn case_of(layouts: Vec<(Layout, usize, usize)>) -> impl Strategy<Value = Case> {
     let shifts = prop::collection::vec(0..=2 * WORD.len() as u64 + MAIL.len() as u64, 7);
-    (select(layouts), 1usize..=5, any::<bool>(), MIB..5 * MIB, shifts, select(vec![0, 7, 32])).prop_map(
-        |((layout, nodes, parts), lending, loses_one, size, shifts, context_bytes)| Case {
+    let chances = (any::<bool>(), any::<bool>());
+    (select(layouts), 1usize..=5, chances, MIB..5 * MIB, shifts, select(vec![0, 7, 32])).prop_map(
+        |((layout, nodes, parts), lending, (is_enlarged, loses_one), size, shifts, context_bytes)| Case {
             layout,
             nodes,
             parts,
             lending: lending.min(nodes),
+            is_enlarged,
             loses_one,
             size,
             shifts,
@@ -89,20 +104,44 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Searches a drive with hits at each of its seams.
-async fn check(case: Case) {
-    let mut bytes = noise(case.size);
+/// Adds as many nodes as a set of a drive has to the lab. The first ones lend their processor.
+fn add_nodes(lab: &mut Lab, case: &Case) {
+    let node = |number: usize| {
+        let threads = (number < case.lending).then_some(THREADS);
+        start_node_with(12 * MIB, threads.map(Scan::ordinary))
+    };
+    lab.nodes.extend((0..case.nodes).map(node));
+}
+
+/// A drive with hits at each of its seams, and its content.
+async fn loaded(case: &Case) -> (Lab, DriveFile, Vec<u8>) {
+    let mut lab = Lab::new(&[]);
+    add_nodes(&mut lab, case);
+    let size = if case.is_enlarged { case.size / 2 } else { case.size };
+    let request = CreateRequest { parts: case.parts, ..lab.request(case.layout, DriveSize::Bytes(size)).await };
+    let mut file = create(request).await.unwrap();
+    if case.is_enlarged {
+        add_nodes(&mut lab, case);
+        let nodes = lab.found().await.split_off(case.nodes);
+        let (layout, parts, size) = (case.layout, case.parts, DriveSize::Bytes(case.size / 3));
+        let request = EnlargeRequest { nodes, layout, size, parts, thin: false, session: session() };
+        enlarge(&mut file, request).await.unwrap();
+        assert_eq!(file.sets.len(), 2 * case.parts);
+    }
+    let mut bytes = noise(file.size);
     let [narrow, wide] = forms();
     let mut shifts = case.shifts.iter().cycle();
-    for (number, seam) in (0..case.size).step_by(4 << 10).enumerate() {
+    for (number, seam) in (0..file.size).step_by(4 << 10).enumerate() {
         let what = [&narrow[..], &wide[..], MAIL][number % 3];
         put(&mut bytes, seam, *shifts.next().unwrap(), what);
     }
-    let mut lab = Lab::lending(&vec![12 * MIB; case.lending]);
-    lab.nodes.extend((case.lending..case.nodes).map(|_| start_node(12 * MIB)));
-    let request = CreateRequest { parts: case.parts, ..lab.request(case.layout, DriveSize::Bytes(case.size)).await };
-    let mut file = create(request).await.unwrap();
     load(&mut file, device(&bytes), load_options(), |_| {}).await.unwrap();
+    (lab, file, bytes)
+}
+
+/// Searches a drive with hits at each of its seams.
+async fn check(case: Case) {
+    let (mut lab, file, bytes) = loaded(&case).await;
     let survives = file.losses_max() > 0;
     if case.loses_one && survives {
         lab.nodes.remove(0).shutdown().await;
@@ -111,17 +150,78 @@ async fn check(case: Case) {
     let order = order(case.context_bytes);
     let (hits, done) = found(&file, &drive.device(), &order).await;
     assert_eq!(hits, expected(&bytes, &order).await, "{done:?}");
-    assert!(hits.len() as u64 > case.size / (8 << 10));
-    let ranges = vec![ByteRange::new(case.size / 3, case.size / 5), ByteRange::new(case.size - 5000, 5000)];
+    assert!(hits.len() as u64 > file.size / (8 << 10));
+    let ranges = vec![ByteRange::new(file.size / 3, file.size / 5), ByteRange::new(file.size - 5000, 5000)];
     let (within, begun) = found_within(&file, &drive.device(), &order, ranges.clone()).await;
     assert!(ranges.iter().all(|range| begun.iter().any(|begun| begun.contains(*range))), "{begun:?}");
     let begins_there = |hit: &&Hit| begun.iter().any(|range| range.contains(ByteRange::new(hit.offset, 1)));
     assert_eq!(within, hits.iter().filter(begins_there).cloned().collect::<Vec<_>>());
-    let has_lenders = case.lending > usize::from(case.loses_one && survives);
+    let has_lenders = case.is_enlarged || case.lending > usize::from(case.loses_one && survives);
     // A unit of a small linear drive may lie on both nodes.
     let is_linear = case.layout == Layout::Linear;
     assert!(is_linear || !has_lenders || !done.node_bytes.is_empty(), "{done:?}");
     drive.close().await.unwrap();
+}
+
+/// When the parts of a node move while a drive is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    /// They begin to move once the search knows where everything lies, and before the nodes are asked for hits.
+    BeforeTheFirstResult,
+    /// They move from beginning to end behind the first result.
+    BehindTheFirstResult,
+}
+
+/// Searches a drive while the parts of its first node move to another one.
+async fn check_moving(case: Case, moves: Moves) {
+    let (lab, file, bytes) = loaded(&case).await;
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let (device, order) = (drive.device(), order(case.context_bytes));
+    let expected = expected(&bytes, &order).await;
+    let search = Arc::new(Search::new(&order).unwrap());
+    let begun = search_at_nodes(&file, &device, (&order, &search), &session(), NEAR).await.unwrap();
+    let NearSearch { mut batches, done } = begun;
+    let mut first = Vec::new();
+    if moves == Moves::BehindTheFirstResult {
+        first.extend(batches.next().await);
+    }
+    let (leaving, spare) =
+        (lab.found_at(&lab.nodes[0]).await, start_node_with(12 * MIB, Some(Scan::ordinary(THREADS))));
+    let to = spec(&spare).to_string();
+    mark(&leaving, Some(&Draining { to: vec![to.clone()] }), &session()).await.unwrap();
+    let writer = Drive::open(&file, options(true)).await.unwrap();
+    // The map names the node before it gets an export.
+    until("a part begins to move", async || !spare.status().exports.is_empty()).await;
+    let rest = stream::iter(first).chain(batches).boxed();
+    let (leaving, to) = (leaving.name.as_str(), to.as_str());
+    // Some of these searches begin while the parts move, and the last one once they have moved.
+    let others = until("the other node searches what has moved", async || {
+        let (hits, done) = found(&file, &device, &order).await;
+        assert_eq!(hits, expected, "{done:?}");
+        done.node_bytes.contains_key(to) && !done.node_bytes.contains_key(leaving)
+    });
+    let moved: Arc<str> = "parts of the drive moved meanwhile, or missed writes".into();
+    match moves {
+        Moves::BeforeTheFirstResult => {
+            let (hits, ()) = tokio::join!(collected(rest, file.size), others);
+            assert_eq!(hits, expected);
+            assert_eq!(*done.lock(), WorkDone::all_here(file.size, moved), "the map changed meanwhile");
+        }
+        Moves::BehindTheFirstResult => {
+            others.await;
+            assert_eq!(collected(rest, file.size).await, expected);
+            let done = done.lock();
+            assert!(done.node_bytes.contains_key(leaving) && !done.here_bytes.contains_key(&moved), "{done:?}");
+        }
+    }
+    writer.close().await.unwrap();
+    drive.close().await.unwrap();
+}
+
+/// Runs a test of a property.
+fn run_to_its_end(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(test);
 }
 
 proptest! {
@@ -129,8 +229,24 @@ proptest! {
 
     #[test]
     fn hits_at_every_seam_of_every_layout_are_those_of_a_naive_scan(case in case()) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(check(case));
+        run_to_its_end(check(case));
+    }
+}
+
+proptest! {
+    // Most of the time, a writer waits until it looks after its parts again.
+    #![proptest_config(ProptestConfig { cases: 2, max_shrink_iters: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hits_are_those_of_a_naive_scan_while_parts_of_the_drive_move(
+        before in case_of(REDUNDANT.to_vec()),
+        behind in case_of(REDUNDANT.to_vec()),
+    ) {
+        let both = async {
+            let before = check_moving(before, Moves::BeforeTheFirstResult);
+            tokio::join!(before, check_moving(behind, Moves::BehindTheFirstResult));
+        };
+        run_to_its_end(both);
     }
 }
 

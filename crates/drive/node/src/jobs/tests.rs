@@ -107,6 +107,19 @@ async fn results_that_a_client_does_not_take_are_kept_within_the_room_and_stop_n
     assert_eq!(outputs.kept_bytes(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_for_lines_waits_no_longer_than_it_may_whatever_the_client_asks_for() {
+    let (exports, instance) = exports();
+    let jobs = narrow(PATIENCE);
+    // The only thread does not end the first job, because nobody takes its results.
+    let [_, id] = [(); 2].map(|()| jobs.add(whole(instance), "desk", &exports, instance).unwrap());
+    for wait in [Duration::from_secs(LINES_WAIT_S_MAX + 1), Duration::from_secs(u64::MAX), Duration::MAX] {
+        let begun = Instant::now();
+        assert_eq!(jobs.lines(&id, 0, wait).await, Ok(Vec::new()));
+        assert_eq!(begun.elapsed().as_secs(), LINES_WAIT_S_MAX);
+    }
+}
+
 #[test]
 fn jobs_that_are_cancelled_while_they_wait_leave_nothing_behind() {
     let (exports, instance) = exports();

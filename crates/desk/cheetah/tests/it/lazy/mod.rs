@@ -16,6 +16,7 @@ use crate::support::{
 };
 
 mod reopened;
+mod searched;
 
 /// The time-out of drives whose source or node stops answering, in seconds.
 const TIMEOUT: [&str; 2] = ["--timeout", "6"];

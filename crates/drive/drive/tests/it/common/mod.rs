@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cheetah_device::DynDevice;
 use cheetah_device::memory::Memory;
@@ -63,6 +63,15 @@ pub fn spec(node: &Node) -> NodeSpec {
 /// A session without keys.
 pub fn options(writable: bool) -> OpenOptions {
     OpenOptions { writable, prefetch_budget: 0, ..OpenOptions::new(session()) }
+}
+
+/// Waits until something holds, which may take long because the machine may be busy.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < 2 * TIMEOUT, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Returns `len` bytes, a third of them in runs of zeros; the others do not repeat within 8 MiB.

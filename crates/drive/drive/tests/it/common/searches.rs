@@ -36,9 +36,9 @@ fn places(bytes: &[u8], of: &[u8]) -> Vec<u64> {
     (0..=ends).filter(|at| bytes[*at..].starts_with(of)).map(|at| at as u64).collect()
 }
 
-/// Noise of this size.
+/// Noise of this size, at most 8 MiB.
 pub fn noise(size: u64) -> Vec<u8> {
-    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| image(5 * MIB));
+    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| image(8 * MIB));
     NOISE[..size as usize].to_vec()
 }
 
