@@ -381,7 +381,7 @@ def reasons() -> Any:
 
 
 def row(figure: Figure, why: Any) -> str:
-    """Returns one line of a table."""
+    """Returns one line of a table; it gives the reason only where a bar was missed, or nothing was measured."""
     if figure.ours not in figure.samples:
         return f"| {figure.what} | not measured | | | | | {why} |"
     ours = spread(figure.samples[figure.ours])
@@ -396,7 +396,8 @@ def row(figure: Figure, why: Any) -> str:
     sign = "≥" if figure.better == "higher" else "≤"
     bar = "" if figure.bar is None else f"{sign} {figure.bar:g}"
     met = {None: "", True: "yes", False: "**no**"}[figure.met()]
-    return f"| {figure.what} ({figure.unit}) | {ours} | {theirs} | {ratio} | {bar} | {met} | {why} |"
+    reason = why if figure.met() is False else ""
+    return f"| {figure.what} ({figure.unit}) | {ours} | {theirs} | {ratio} | {bar} | {met} | {reason} |"
 
 
 def table(figures: list[Figure], why: Any) -> Any:
