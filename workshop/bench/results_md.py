@@ -157,6 +157,14 @@ PARTS = (
         "`fls -r -m /` and 200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source, beside nbdfuse "
         "on the same, nbdkit's filters on the examiner's machine, iSCSI, and a full copy first.",
         triage_tables,
+        has_cases=True,
+    ),
+    Part(
+        "icat",
+        "Files through a mount, after a listing",
+        "200 × `icat | sha256sum`, unmodified, on our mount of a remote NBD source (nbdkit) over 1 Gbit/s, delays one way, beside the image "
+        "at hand: right after `fls -r -m /`, and the same files once more.",
+        has_cases=True,
     ),
     Part(
         "readahead",
