@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 
@@ -15,14 +15,17 @@ from cheetah.bench.verbs import binary
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 KEPT = os.path.join(ROOT, "target", "guard")
+# As long as the history writes commits.
+COMMIT_CHARS = 12
 
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """A program, and its name in tables."""
+    """A program, its name in tables, and what it was built from, which the history keeps."""
 
     name: str
     path: str
+    source: str = ""
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -49,7 +52,7 @@ def earlier(named: str | None) -> Build:
     The program of a commit is built once, and kept in `target/guard`.
     """
     if named and os.access(named, os.X_OK) and os.path.isfile(named):
-        return Build("earlier", os.path.abspath(named))
+        return Build("earlier", os.path.abspath(named), _digest(named))
     revision = named or _newest_release()
     commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if not commit:
@@ -57,13 +60,23 @@ def earlier(named: str | None) -> Build:
     path = os.path.join(KEPT, commit, "cheetah")
     if not os.path.exists(path):
         _build(commit, path)
-    return Build("earlier", path)
+    # A tag says more than its commit, which it names.
+    return Build("earlier", path, commit[:COMMIT_CHARS] if named else revision)
+
+
+def _digest(program: str) -> str:
+    """Returns the beginning of a program's SHA-256, which names it where its commit is not known."""
+    with open(program, "rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:COMMIT_CHARS]}"
 
 
 def _newest_release() -> str:
     tag = _git("describe", "--tags", "--abbrev=0", "--match", "v*")
     if not tag:
-        raise BenchError("there is no release to compare with yet: name a program or a commit with --before")
+        raise BenchError(
+            "there is no release to compare with yet: name the earlier build with --before, which is a program or a commit,"
+            " such as that of the newest row of workshop/bench/guard/history.tsv"
+        )
     return tag
 
 
@@ -82,10 +95,3 @@ def _build(commit: str, path: str) -> None:
     run([os.path.join(tree, "scripts/build-static")], timeout_s=7200)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(os.path.join(tree, "target/static/cheetah"), path)
-
-
-def version(build: Build) -> str:
-    """Returns what the program says of itself."""
-    printed = run([build.path, "--version"])
-    found = re.search(r"\S+$", printed.strip())
-    return found.group(0) if found else "unknown"

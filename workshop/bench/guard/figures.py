@@ -226,9 +226,11 @@ def listed(bench: Bench, site: Site, files: bool) -> float:
 
 
 def of_triage(bench: Bench) -> Iterator[tuple[Guarded, Turn]]:
-    """A triage of a small image, with the package of this Python for both builds."""
+    """A triage of a small image. The package of an earlier tree has an extension that would have to be built, so both
+    programs start the package of this tree."""
     image = examined.get(examined.kinds("ntfs", quick=True)[0])
-    yield lower("triage", f"triage of {image.files} files"), functools.partial(triaged, bench, image.path)
+    what = f"triage of {image.files} files, this tree's package for both"
+    yield lower("triage", what), functools.partial(triaged, bench, image.path)
 
 
 def triaged(bench: Bench, path: str) -> float:

@@ -8,6 +8,7 @@ import os
 import statistics
 from collections.abc import Iterable
 
+from bench.guard.builds import Build
 from bench.report import plot
 from bench.tools import cheetah, versions
 from cheetah.bench.figure import Figure
@@ -16,13 +17,14 @@ from cheetah.bench.units import short
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "history.tsv")
 PLOT = os.path.join(os.path.dirname(HERE), "plots", "guard.svg")
-# The columns before those of the figures.
-HEAD = ("date", "commit", "processor")
+# The columns before those of the figures. Rows of the first days lack `before`, the earlier build, and `seconds`, the duration.
+HEAD = ("date", "commit", "before", "seconds", "processor")
 
 
-def table(figures: Iterable[Figure]) -> str:
+def table(figures: Iterable[Figure], before: Build) -> str:
     """Returns the table of a run, as Markdown."""
-    lines = ["| figure | unit | this build | earlier | gain |", "|---|---|---|---|---|"]
+    heads = ("figure", "unit", f"this build, {cheetah.commit()}", f"earlier, {before.source}", "gain")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for figure in figures:
         (ours, theirs), unit = figure.samples, figure.unit
         lines.append(
@@ -44,12 +46,13 @@ def gain_of(figure: Figure) -> float:
     return ratio if figure.better == "higher" else 1 / ratio
 
 
-def add(figures: Iterable[Figure]) -> None:
+def add(figures: Iterable[Figure], before: Build, seconds: float) -> None:
     """Adds a run to the table in the repository, and draws the plot again."""
     rows = read()
     gains = {figure.id.removeprefix("guard/"): f"{gain_of(figure):.3f}" for figure in figures}
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    rows.append({"date": today, "commit": cheetah.commit(), "processor": versions.describe()["processor"], **gains})
+    run = {"date": today, "commit": cheetah.commit(), "before": before.source, "seconds": f"{seconds:.0f}"}
+    rows.append({**run, "processor": versions.describe()["processor"], **gains})
     keys = [*HEAD, *dict.fromkeys(key for row in rows for key in row if key not in HEAD)]
     with open(TABLE, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, keys, restval="", delimiter="\t", lineterminator="\n")
@@ -76,4 +79,4 @@ def drawn(rows: list[dict[str, str]]) -> str:
         points.append(plot.Point(statistics.median(gains), gains[0], gains[-1]) if gains else None)
     shown = [f"{row['date'][5:]} {row['commit'][:7]}" for row in rows]
     series = [plot.Series("median of all figures, from the least to the greatest", points, 0)]
-    return plot.render([plot.Panel("This build beside the release before it", "gain", shown, series)])
+    return plot.render([plot.Panel("Each build beside an earlier one", "gain", shown, series)])

@@ -67,15 +67,17 @@ def is_lost(figure: Figure) -> bool:
 
 def guard(before: str | None, settings: Settings) -> int:
     """Runs the guard, prints its table, and adds it to the history; returns the exit status, 1 after a loss."""
-    start = time.monotonic()
     earlier, present = builds.earlier(before), builds.present()
+    # Building the earlier one, once, does not count.
+    start = time.monotonic()
     print(f"guard: {present.path} beside {earlier.path}", flush=True)
     figures = measure(earlier, present, settings)
-    print(history.table(figures))
+    seconds = time.monotonic() - start
+    print(history.table(figures, earlier))
     lost = [figure for figure in figures if is_lost(figure)]
     for figure in lost:
         print(f"lost: {figure.what}: {gain_of(figure):.2f} of the earlier build")
-    print(f"guard: {len(figures)} figures in {time.monotonic() - start:.0f} s, {len(lost)} lost")
+    print(f"guard: {len(figures)} figures in {seconds:.0f} s, {len(lost)} lost")
     if not settings.quick:
-        history.add(figures)
+        history.add(figures, earlier, seconds)
     return 1 if lost else 0

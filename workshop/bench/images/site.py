@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from bench.images.examined import ExaminedImage
@@ -19,6 +20,8 @@ from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 
 PORT, AGENT_PORT, ONE_PORT = 10809, 10810, 10820
+# The line that nbdkit's log filter writes when a request comes in; another one, with "...", follows when it is answered.
+REQUEST = re.compile(r" connection=\d+ [A-Z]\w* id=\d+ ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +48,14 @@ class Line:
 
 
 class Site:
-    """A machine at the end of a link that serves an image for the lifetime of its scratch space and lab."""
+    """A machine at the end of a link that serves an image for the lifetime of its scratch space and lab. With `counted`
+    it also counts the requests that reach it."""
 
-    def __init__(self, scratch: Scratch, lab: Lab, image: ExaminedImage, iscsi: bool = False) -> None:
+    def __init__(
+        self, scratch: Scratch, lab: Lab, image: ExaminedImage, iscsi: bool = False, counted: bool = False
+    ) -> None:
         self.image = image
+        self._log = scratch.path("requests") if counted else ""
         self._machine = lab.nodes[0]
         self._lab = lab
         self._scratch = scratch
@@ -66,8 +73,10 @@ class Site:
         address = self._machine.address
         argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={port}"]
         one = port == ONE_PORT
+        argv += ["--filter=log"] if self._log else []
         argv += [f"--filter={name}" for name in ONE_CONNECTION] if one else []
         argv += ["file", self.image.path, *(ONE_CONNECTION_OPTIONS if one else ())]
+        argv += [f"logfile={self._log}", "logappend=true"] if self._log else []
         server = self._scratch.start("nbdkit file", self._machine.command(argv))
         listening = self._machine.command(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
         server.wait_until(lambda: run(listening).strip(), "sign of listening")
@@ -96,6 +105,11 @@ class Site:
         header, so this is nearly payload, retransmissions included."""
         shown = json.loads(run(self._machine.command(["ip", "-json", "-statistics", "link", "show", "dev", "eth0"])))
         return int(shown[0]["stats64"]["tx"]["bytes"])
+
+    def requests(self) -> int:
+        """Returns the requests of NBD that have reached the site so far, whatever they ask for."""
+        with open(self._log, encoding="utf-8", errors="replace") as file:
+            return sum(REQUEST.search(line) is not None for line in file)
 
 
 def resident_share(path: str) -> float:

@@ -76,6 +76,27 @@ def test_each_page_of_the_published_results_has_a_row() -> None:
     assert there == {page.part.key for page in found} | {pages.MACHINE}
 
 
+# A row of a page that has a bar: what, whether it is met, and the reason.
+BARRED = re.compile(r"^\| (?P<what>.*?) \| .* \| [≥≤] [\d.e-]+ \| (?P<met>yes|\*\*no\*\*) \| (?P<why>.*) \|$", re.M)
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.part.key)
+def test_each_missed_bar_of_a_page_has_a_reason_and_no_other(page: pages.Page) -> None:
+    rows = list(BARRED.finditer(page.text))
+    assert [row["what"] for row in rows if (row["met"] == "yes") == bool(row["why"].strip())] == []
+
+
+@pytest.mark.parametrize(("ours", "said"), [(1.0, False), (3.0, True)])
+def test_a_reason_is_given_only_where_the_bar_is_missed(ours: float, said: bool) -> None:
+    figure = Figure("x/1", "delay", "ms", "ours", {"ours": [ours], "allowed": [2.0]}, "lower", 1.0)
+    assert ("it is far" in results_md.row(figure, "it is far")) == said
+
+
+def test_a_reason_is_given_where_nothing_was_measured() -> None:
+    figure = Figure("x/1", "delay", "ms", "ours", {"allowed": [2.0]}, "lower", 1.0)
+    assert "it is far" in results_md.row(figure, "it is far")
+
+
 def sections(text: str) -> dict[str, str]:
     """The sections of a page by their titles, of any depth; a title alone belongs to the sections below it."""
     found = re.split(r"^#+ (.*)$", text, flags=re.M)[1:]

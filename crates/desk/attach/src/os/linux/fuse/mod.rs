@@ -6,8 +6,8 @@
 //!
 //! Requests cross `/dev/fuse`, two system calls each. Linux 6.14 and newer can pass them through io_uring instead, if root sets
 //! `/sys/module/fuse/parameters/enable_uring`. fuser has no part of that but the flag: it parses requests only from the bytes it
-//! has read from that file, and sends replies only to it. The kernel copies the data of a reply in both cases, so that small
-//! requests would gain most, which was not measured.
+//! has read from that file, and sends replies only to it. The kernel copies the data of a reply in both cases. With a file
+//! system that only replies, small requests were faster so, and large ones slower (`workshop/bench/builds.md`).
 
 mod filesystem;
 mod kernel;
