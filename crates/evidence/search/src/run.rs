@@ -16,7 +16,7 @@ use crate::node::SearchNode;
 use crate::seam::{Seams, Window};
 use crate::search::Search;
 
-/// The number of reads in flight.
+/// The usual number of reads in flight: of a source behind a link.
 const READ_AHEAD: usize = 8;
 
 /// The length of the longest window that is searched without another thread: a seam of short patterns takes less time than a thread takes
@@ -33,6 +33,8 @@ pub struct RunOptions {
     pub part_bytes: u64,
     /// The number of parts that are searched at once.
     pub workers: usize,
+    /// The number of parts that are read at once.
+    pub read_ahead: usize,
     /// Ranges that are not read: the source does not have them yet.
     pub absent: Vec<ByteRange>,
     /// The ranges in which hits may begin; `None`: everywhere. The bytes around them are read, too.
@@ -45,7 +47,14 @@ impl RunOptions {
 
     /// Parts of the usual size, all of them there.
     pub const fn new(workers: usize) -> Self {
-        Self { part_bytes: Self::PART_BYTES, workers, absent: Vec::new(), within: None }
+        Self { part_bytes: Self::PART_BYTES, workers, read_ahead: READ_AHEAD, absent: Vec::new(), within: None }
+    }
+
+    /// The same for a file of this machine, of which no more is read ahead than keeps the workers busy: what was read is searched while it
+    /// is in a processor's cache.
+    #[must_use]
+    pub fn of_local_file(self) -> Self {
+        Self { read_ahead: self.workers.saturating_add(1), ..self }
     }
 }
 
@@ -98,7 +107,7 @@ pub fn run(search: &Arc<Search>, device: &DynDevice, options: &RunOptions) -> Bo
     let extent = Extent::new(options.within.as_deref(), search.overlap(), SECTOR_BYTES, device.geometry().size);
     let (ranges, options_of_parts) = (extent.reads().to_vec(), options.clone());
     let parts = stream::iter(ranges.into_iter().flat_map(move |range| parts(range, &options_of_parts)));
-    let reads = parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD);
+    let reads = parts.map(move |part| read(device.clone(), part)).buffered(options.read_ahead.max(1));
     extent.clip(run_parts(search, reads, options.workers))
 }
 

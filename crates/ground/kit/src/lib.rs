@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod ascii_class;
 pub mod authority;
 pub mod clock;
 mod crc64;

@@ -8,6 +8,7 @@ pub mod inside;
 pub mod journal;
 pub mod known;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ impl OpenedSource {
             return Ok(Searching { batches: near.batches, near: Some(near.done) });
         }
         let SearchOptions { workers, within, .. } = options;
-        let options = RunOptions { absent: never_read(text)?, within, ..RunOptions::new(workers) };
+        let usual = RunOptions::new(workers);
+        let usual = if local_image(text).is_some() { usual.of_local_file() } else { usual };
+        let options = RunOptions { absent: never_read(text)?, within, ..usual };
         Ok(Searching { batches: run(search, &device, &options), near: None })
     }
 
@@ -80,13 +83,19 @@ impl OpenedSource {
     }
 }
 
+/// The path of an image on this machine; `None` for a drive, and for what is reached over a network.
+fn local_image(text: &str) -> Option<PathBuf> {
+    let (path, _) = spec::path_of(text)?;
+    (!is_drive(&path)).then_some(path)
+}
+
 /// The ranges that the coverage map beside an image calls never read.
 ///
 /// # Errors
 ///
 /// If the map cannot be read.
 pub fn never_read(text: &str) -> Result<Vec<ByteRange>> {
-    let Some((path, _)) = spec::path_of(text).filter(|(path, _)| !is_drive(path)) else { return Ok(Vec::new()) };
+    let Some(path) = local_image(text) else { return Ok(Vec::new()) };
     let map = read_map(&map_path(&path))?;
     Ok(map.iter().flat_map(|map| map.in_state(State::Unread)).collect())
 }

@@ -1,9 +1,10 @@
 //! Where hits of a finder may begin, so that its expression need not be tried at each place.
 
 use cheetah_error::Result;
+use cheetah_kit::ascii_class::Class;
 use memchr::memmem;
 
-use super::class::Class;
+use super::runs::each_in_runs;
 use super::text::{Characters, Narrow, Wide};
 use crate::encoding::TextEncoding;
 
@@ -118,46 +119,6 @@ fn each_at_marks<C: Characters>(
         (from..=mark).step_by(C::BYTES).try_for_each(&mut place)?;
     }
     Ok(())
-}
-
-/// Calls `place` with each place at which at least `len` characters of the class begin.
-///
-/// Characters are looked at from the last of `len` backwards. Where one is none of the class, the next `len` begin behind it, so that most
-/// characters are never looked at (the idea of Boyer and Moore, 1977). In UTF-16, characters may begin at even or odd places: both
-/// are followed, in order. Two runs of which one begins at an even place and one at an odd do not overlap: the zeros of one would be
-/// characters of the other.
-fn each_in_runs<C: Characters>(
-    text: C,
-    class: &Class,
-    len: usize,
-    mut place: impl FnMut(usize) -> Result<()>,
-) -> Result<()> {
-    let (unit, before) = (C::BYTES, (len.max(1) - 1) * C::BYTES);
-    // The last of the characters to look at, from even and from odd places on.
-    let mut lasts = [before, before + 1];
-    loop {
-        let odd = usize::from(unit > 1 && lasts[1] < lasts[0]);
-        let (mut last, size) = (lasts[odd], text.bytes().len());
-        // Most of the characters that are looked at are none of the class: a short loop passes them.
-        while unit == 1 && last < size && !text.is(last, class) {
-            last += unit + before;
-        }
-        if last + unit > size {
-            return Ok(());
-        }
-        let first = last - before;
-        lasts[odd] = match (0..len.max(1)).map(|back| last - back * unit).find(|at| !text.is(*at, class)) {
-            Some(other) => other + unit + before,
-            None => {
-                let mut end = last + unit;
-                while text.is(end, class) {
-                    end += unit;
-                }
-                (first..end - before).step_by(unit).try_for_each(&mut place)?;
-                end + unit + before
-            }
-        };
-    }
 }
 
 /// Calls `place` with each place at which a run begins, as [`each_in_runs`] does, or the text that `finder` finds with at least `then_len`

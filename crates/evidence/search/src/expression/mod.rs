@@ -1,15 +1,15 @@
 //! Regular expressions over bytes, whose matches have a maximum length.
 
-mod class;
 mod lead;
+mod runs;
 mod text;
 
 use cheetah_error::{Error, Result};
+pub use cheetah_kit::ascii_class::Class;
 use regex_automata::meta::{Config, Regex};
 use regex_automata::{Anchored, Input, util::syntax};
 use regex_syntax::hir::{Hir, Look};
 
-pub use self::class::Class;
 use self::lead::Leader;
 pub use self::lead::{Lead, Sign};
 use self::text::Text;

@@ -1,6 +1,7 @@
 //! Bytes as ASCII characters of an encoding.
 
-use super::class::Class;
+use cheetah_kit::ascii_class::Class;
+
 use crate::encoding::TextEncoding;
 
 /// Bytes as characters of one encoding, for loops over many of them.
@@ -13,6 +14,10 @@ pub trait Characters: Copy {
 
     /// Whether there is a character at `at`, and it is of the class.
     fn is(self, at: usize, class: &Class) -> bool;
+
+    /// Of 64 bytes, where characters of a class begin: `of_class` has a bit for each byte that is of the class, and `nul` for each that is
+    /// NUL. A character that ends behind the 64 bytes is missing.
+    fn begin(of_class: u64, nul: u64) -> u64;
 }
 
 /// Characters of one byte, in ASCII or an encoding that has all of it.
@@ -34,6 +39,11 @@ impl Characters for Narrow<'_> {
     fn is(self, at: usize, class: &Class) -> bool {
         self.0.get(at).is_some_and(|byte| class.has(*byte))
     }
+
+    #[inline]
+    fn begin(of_class: u64, _: u64) -> u64 {
+        of_class
+    }
 }
 
 impl<const BIG_ENDIAN: bool> Characters for Wide<'_, BIG_ENDIAN> {
@@ -50,6 +60,11 @@ impl<const BIG_ENDIAN: bool> Characters for Wide<'_, BIG_ENDIAN> {
             Some([byte, 0]) if !BIG_ENDIAN => class.has(*byte),
             _ => false,
         }
+    }
+
+    #[inline]
+    fn begin(of_class: u64, nul: u64) -> u64 {
+        if BIG_ENDIAN { nul & of_class >> 1 } else { of_class & nul >> 1 }
     }
 }
 

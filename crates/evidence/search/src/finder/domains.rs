@@ -1,5 +1,8 @@
 //! Names of hosts and domains.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use crate::expression::{Candidate, Class, Lead, Sign};
 
 /// Labels with dots between them; the last has letters only.
@@ -32,6 +35,9 @@ gn gp gq gr gs gt gu gw gy hk hm hn hr ht hu id ie il im in io iq ir is it je jm
 lr ls lt lu lv ly ma mc md me mg mh mk ml mm mn mo mp mq mr ms mt mu mv mw mx my mz na nc ne nf ng ni nl no np nr nu nz om pa pe pf pg \
 ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw sa sb sc sd se sg sh si sk sl sm sn so sr ss st su sv sx sy sz tc td tf tg th tj tk tl \
 tm tn to tr tt tv tw tz ua ug uk us uy uz va vc ve vg vi vn vu wf ws ye yt za zm zw";
+
+/// Both.
+static KNOWN: LazyLock<HashSet<&str>> = LazyLock::new(|| TOP_LEVELS.split(' ').chain(COUNTRIES.split(' ')).collect());
 
 /// A host or domain.
 pub fn domain(candidate: &Candidate<'_>) -> Option<usize> {
@@ -66,6 +72,5 @@ fn is_label(label: &[u8]) -> bool {
 fn is_top_level(label: &[u8]) -> bool {
     let Ok(label) = std::str::from_utf8(label) else { return false };
     let label = label.to_ascii_lowercase();
-    let known = if label.len() == 2 { COUNTRIES } else { TOP_LEVELS };
-    known.split(' ').any(|known| known == label)
+    KNOWN.contains(label.as_str())
 }
