@@ -20,4 +20,4 @@ pub mod disks;
 mod volumes;
 
 #[cfg(windows)]
-pub use volumes::{Volume, volumes};
+pub use volumes::{Volume, extents_of, volumes};
