@@ -2,6 +2,7 @@
 
 mod program;
 mod room;
+mod session;
 mod verbs;
 mod wine;
 
@@ -40,7 +41,7 @@ fn report(acquired: &Ran) -> Value {
 
 #[test]
 fn a_file_that_is_served_by_windows_is_acquired_over_tls_with_the_same_hashes_and_nothing_is_left_there() {
-    let Some(alone) = Windows::find().and_then(Alone::new) else { return };
+    let Some(alone) = Windows::find().and_then(|windows| Alone::new(windows, "traces", "")) else { return };
     let lab = Lab::new();
     let _server = lab.serve("examiner", "lab");
     let string = lab.invite(&["--role", "agent"]);

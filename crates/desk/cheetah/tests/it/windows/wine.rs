@@ -1,8 +1,8 @@
 //! Wine, and the program for Windows in it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{Read as _, Seek as _};
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,8 +20,8 @@ const WINE: &str = "/usr/lib/wine/wine64";
 
 /// Wine's folder, one for nearly all tests: making it takes longer than any of them.
 const PREFIX: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/wine");
-/// That of a test which compares it.
-const PREFIX_ALONE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/wine-alone");
+/// Lines of the user's registry with which windows can be made, though nothing shows them.
+pub const UNSEEN_WINDOWS: &str = "\n[Software\\\\Wine\\\\Drivers] 0\n\"Graphics\"=\"null\"\n";
 
 /// The exit code of Wine if a library that a program needs does not exist.
 const NO_LIBRARY: i32 = 53;
@@ -72,10 +72,10 @@ impl Windows {
         Some(windows)
     }
 
-    /// Wine, which gets the program that it runs and its arguments yet.
-    fn wine(&self) -> Command {
+    /// Wine, which gets the program that it runs and its arguments yet. It has no screen, even where there is one.
+    pub fn wine(&self) -> Command {
         let mut command = Command::new(&self.wine);
-        command.env("WINEPREFIX", &self.prefix).env("WINEDEBUG", "-all");
+        command.env("WINEPREFIX", &self.prefix).env("WINEDEBUG", "-all").env_remove("DISPLAY");
         command.env("WINEPATH", there(&self.libraries.display().to_string()));
         command
     }
@@ -134,15 +134,15 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// A copy of the folder that all tests have.
-    pub fn new(windows: Windows) -> Option<Self> {
+    /// A copy of the folder that all tests have, with more lines in the user's registry.
+    pub fn new(windows: Windows, name: &str, user: &str) -> Option<Self> {
         let beside = |name: &str| Some(windows.wine.with_file_name(name)).filter(|path| path.exists());
         let server = beside("wineserver64").or_else(|| beside("wineserver")).or_else(|| need::find("wineserver"));
         if server.is_none() {
             need::skip("needs the server of Wine (the package wine64; make test-windows installs it)");
         }
-        let alone = Self { windows: Windows { prefix: PREFIX_ALONE.into(), ..windows }, server: server? };
-        let (common, own) = (Path::new(PREFIX), Path::new(PREFIX_ALONE));
+        let alone = Self { windows: Windows { prefix: format!("{PREFIX}-{name}").into(), ..windows }, server: server? };
+        let (common, own) = (Path::new(PREFIX), alone.windows.prefix.as_path());
         // Of a run that was killed.
         let _ = fs::remove_dir_all(own);
         fs::create_dir(own).unwrap();
@@ -151,6 +151,7 @@ impl Alone {
             until("Wine has stored its registry", || common.join(name).exists());
             fs::copy(common.join(name), own.join(name)).unwrap();
         }
+        File::options().append(true).open(own.join("user.reg")).unwrap().write_all(user.as_bytes()).unwrap();
         link_all(&common.join("drive_c"), &own.join("drive_c"));
         fs::create_dir(own.join("dosdevices")).unwrap();
         symlink("../drive_c", own.join("dosdevices/c:")).unwrap();
