@@ -68,4 +68,9 @@ mod tests {
         assert_eq!(of_disk(disk, Some(users.clone())), [Remark::InUse(disk.to_owned(), users)]);
         assert_eq!(of_disk(disk, None), [Remark::UsersUnknown(disk.to_owned())]);
     }
+
+    #[test]
+    fn partitions_are_named_by_their_numbers() {
+        assert_eq!([numbered(&[3]), numbered(&[1, 3])], ["partition 3", "partitions 1, 3"]);
+    }
 }
