@@ -13,7 +13,7 @@ const LOG_OFF: &str = "the user's log-off";
 const SHUTDOWN: &str = "the machine's shutdown";
 
 /// The events, which are caught while it exists. After the end of the window and of the session, Windows ends the process some seconds
-/// later: the default is 5 s, and 20 s for a service at a shutdown.
+/// later: by default after 5 s, and after up to 20 s at a shutdown.
 pub struct Signals {
     interrupt: CtrlC,
     interrupt_hard: CtrlBreak,
