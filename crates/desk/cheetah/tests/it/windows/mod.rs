@@ -174,6 +174,26 @@ fn a_volume_that_is_served_by_windows_is_acquired_and_the_report_says_that_it_ch
 }
 
 #[test]
+fn report_and_log_of_a_volume_that_no_key_has_opened_say_that_its_image_is_ciphertext() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    // The boot sector of a stick (BitLocker To Go).
+    let mut bytes = noise(2 * MIB, 47);
+    bytes[..512].fill(0);
+    bytes[..11].copy_from_slice(b"\xeb\x58\x90MSWIN4.1");
+    bytes[424..440].copy_from_slice(b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01");
+    let volume = Windows::volume('V', &desk, &desk.file("disk.img", &bytes));
+    let agent = windows.start(&desk, &["serve", &volume, "--listen", "127.0.0.1:0", "--room", "none"]);
+    let raw = desk.arg("x.raw");
+    let acquired = cheetah(&["acquire", text(&agent.ready, "uri"), &raw]).ok();
+    assert!(fs::read(&raw).unwrap() == bytes);
+    let (doubts, log) =
+        (report(&acquired)["doubts"].to_string(), fs::read_to_string(desk.at("x.raw.custody")).unwrap());
+    let ciphertext = "is encrypted with BitLocker, and is read as it is on the medium: its image is ciphertext";
+    assert!(doubts.contains(ciphertext) && log.contains(ciphertext), "{doubts} {log}");
+}
+
+#[test]
 fn windows_makes_shows_loads_saves_hands_out_and_destroys_a_drive() {
     let Some(windows) = Windows::find() else { return };
     let desk = Desk::new();
