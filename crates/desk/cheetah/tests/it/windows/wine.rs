@@ -197,7 +197,7 @@ impl Alone {
         // UTF-16 with a mark at its start.
         let bytes = fs::read(file).unwrap();
         let units: Vec<u16> = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
-        String::from_utf16(&units).unwrap().lines().map(str::to_owned).collect()
+        String::from_utf16_lossy(&units).lines().map(str::to_owned).collect()
     }
 }
 
