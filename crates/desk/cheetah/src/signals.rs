@@ -48,4 +48,8 @@ impl Stop {
             _ = supervise::failed() => "an internal error",
         }
     }
+    /// Whether the system ends this process within seconds, whatever it does: what matters most must come first.
+    pub fn ends_soon(&self) -> bool {
+        self.0.ends_soon()
+    }
 }

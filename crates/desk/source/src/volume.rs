@@ -177,6 +177,7 @@ fn identity_on(disks: &[Source], volume: &InnerVolume) -> Option<Identity> {
     Some(Identity {
         model: None,
         serial: None,
+        bus: None,
         aoe: None,
         server: None,
         write_protected: write_protected.flatten(),

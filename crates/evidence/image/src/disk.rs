@@ -17,6 +17,8 @@ pub struct Disk {
     pub model: Option<String>,
     /// Serial number.
     pub serial: Option<String>,
+    /// How it is attached: `usb`, `nvme`, `ata`, `mmc`, `virtio` or `scsi`, or another way that Windows knows.
+    pub bus: Option<&'static str>,
     /// Whether the kernel refuses writes to it.
     pub write_protected: Option<bool>,
     /// The target, if the disk is reached by ATA over Ethernet.
@@ -64,6 +66,7 @@ impl Disk {
             physical_sector_size: number("queue/physical_block_size"),
             model: model(&whole),
             serial: serial(&whole),
+            bus: fs::canonicalize(&whole).ok().and_then(|place| bus(&place)),
             write_protected: text(&folder.join("ro")).map(|text| text != "0"),
             aoe: aoe(&whole),
         }
@@ -91,6 +94,15 @@ fn model(disk: &Path) -> Option<String> {
     // With libata every disk's vendor is "ATA"; virtio's vendor is a PCI number.
     let vendor = text(&disk.join("device/vendor")).filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
     Some(vendor.map_or_else(|| model.clone(), |vendor| format!("{vendor} {model}")))
+}
+
+/// The bus on the way to a device, by the folders of its place in sysfs. A disk behind USB is also one of SCSI.
+fn bus(place: &Path) -> Option<&'static str> {
+    let place = place.strip_prefix("/sys/devices").ok()?;
+    let has = |prefix: &str| place.iter().any(|part| part.to_string_lossy().starts_with(prefix));
+    let known =
+        [("usb", "usb"), ("nvme", "nvme"), ("ata", "ata"), ("mmc", "mmc"), ("virtio", "virtio"), ("target", "scsi")];
+    known.into_iter().find(|(prefix, _)| has(prefix)).map(|(_, name)| name)
 }
 
 fn aoe(disk: &Path) -> Option<AoeTarget> {
@@ -183,5 +195,20 @@ mod tests {
         let known = Disk { serial: Some("serial-7".into()), write_protected: Some(true), ..Disk::default() };
         assert_eq!(disk, known);
         assert_eq!(Disk::look(&dir.path().join("absent")), Disk::default());
+    }
+
+    #[test]
+    fn the_bus_nearest_to_the_machine_counts() {
+        let places = [
+            ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host6/target6:0:0/6:0:0:0/block/sdb", Some("usb")),
+            ("/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda", Some("ata")),
+            ("/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1", Some("nvme")),
+            ("/sys/devices/pci0000:00/0000:00:05.0/virtio2/block/vda", Some("virtio")),
+            ("/sys/devices/pci0000:00/0000:00:10.0/host2/target2:0:0/2:0:0:0/block/sdc", Some("scsi")),
+            ("/sys/devices/virtual/block/dm-0", None),
+        ];
+        for (place, expected) in places {
+            assert_eq!(bus(Path::new(place)), expected, "{place}");
+        }
     }
 }

@@ -100,6 +100,9 @@ pub struct Identity {
     /// The disk's serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// How the disk is attached, such as `usb`, `nvme` or `ata`, if the system says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<String>,
     /// Whether the system, or the peer, would refuse writes to it; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_protected: Option<bool>,
@@ -150,7 +153,7 @@ impl fmt::Display for Difference {
 
 impl Identity {
     /// Returns every difference between this identity and `now`, a later identity of supposedly the same evidence.
-    /// Ignores the instance of an agent, which changes when the agent is restarted, and the write protection.
+    /// Ignores the instance of an agent, which changes when the agent is restarted, the write protection, and how a disk is attached.
     pub fn differences(&self, now: &Self) -> Vec<Difference> {
         let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "unknown".into());
         let bytes = |bytes: Option<u32>| bytes.map_or_else(|| "unknown".into(), |bytes: u32| bytes.to_string());
@@ -205,6 +208,7 @@ impl Identity {
             physical_sector_size: None,
             model: None,
             serial: None,
+            bus: None,
             write_protected: None,
             aoe: None,
             hashes: Hashes::default(),
@@ -230,6 +234,7 @@ impl Identity {
         Self {
             model: field(self.model),
             serial: field(self.serial),
+            bus: field(self.bus),
             hashes: Hashes { md5: hex(md5), sha1: hex(sha1), sha256: hex(sha256), blake3: hex(blake3) },
             case: self.case.cleaned(),
             watched: field(self.watched),

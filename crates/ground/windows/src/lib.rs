@@ -1,8 +1,8 @@
-//! Disks and volumes of Windows: its calls as safe functions, and what they return, parsed without I/O.
+//! Disks and volumes of Windows, and the end of a session: its calls as safe functions, and what they return, parsed without I/O.
 //!
 //! The modules that do no I/O are built and tested on every system: [`name`] reads the names of devices, [`buffers`] what a
 //! device answers, and [`wide`] the lists of names. The others exist on Windows only: `control` asks devices, `volumes` lists
-//! mounted volumes, and `disks` describes the disks of this machine.
+//! mounted volumes, `disks` describes the disks of this machine, and `session` tells when the user logs off.
 
 #![deny(unsafe_code)]
 
@@ -17,7 +17,12 @@ mod control;
 pub mod disks;
 #[cfg(windows)]
 #[allow(unsafe_code, reason = "calls without safe wrappers")]
+mod session;
+#[cfg(windows)]
+#[allow(unsafe_code, reason = "calls without safe wrappers")]
 mod volumes;
 
 #[cfg(windows)]
-pub use volumes::{Volume, volumes};
+pub use session::{SessionEnd, when_session_ends};
+#[cfg(windows)]
+pub use volumes::{Volume, extents_of, volumes};

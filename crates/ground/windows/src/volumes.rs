@@ -1,5 +1,6 @@
 //! The volumes of this machine, and where they are mounted.
 
+use std::fs::File;
 use std::io;
 
 use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
@@ -40,8 +41,12 @@ pub fn volumes() -> io::Result<Vec<Volume>> {
 fn look(name: &str) -> Volume {
     // The device is the name without the backslash at its end, which would name the root folder.
     let device = open_to_ask(name.trim_end_matches('\\'));
-    let answer = device.and_then(|device| ask(&device, IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS, &[]));
-    Volume { paths: paths(name), extents: answer.map(|answer| extents(&answer)).unwrap_or_default() }
+    Volume { paths: paths(name), extents: device.map(|device| extents_of(&device)).unwrap_or_default() }
+}
+
+/// Returns the parts of disks that an open volume consists of, whatever it was opened by; none if its driver does not tell.
+pub fn extents_of(volume: &File) -> Vec<Extent> {
+    ask(volume, IOCTL_VOLUME_GET_VOLUME_DISK_EXTENTS, &[]).map(|answer| extents(&answer)).unwrap_or_default()
 }
 
 /// The paths at which the volume of a name is mounted.

@@ -19,20 +19,28 @@ pub(super) enum Remark {
     #[error("{0} is a mounted volume: this system writes to it while it is read, so the image mixes several moments")]
     Mounted(String),
     /// It is encrypted on its disk.
-    #[cfg(windows)]
+    #[cfg(any(windows, test))]
     #[error("{0} is encrypted with BitLocker on its disk, and is read in clear here; the disk itself gives ciphertext")]
     ReadInClear(String),
+    /// It is encrypted, and so it is in its image.
+    #[cfg(any(windows, test))]
+    #[error("{0} is encrypted with BitLocker, and is read as it is on the medium: its image is ciphertext")]
+    ReadAsCiphertext(String),
     /// These of its partitions are encrypted, and so they are in its image.
-    #[cfg(windows)]
+    #[cfg(any(windows, test))]
     #[error(
         "{0} is read as it is on the medium: what BitLocker encrypts there is ciphertext ({partitions})",
         partitions = numbered(.1)
     )]
     ReadEncrypted(String, Vec<u32>),
+    /// How it begins here, or on its disk, cannot be had.
+    #[cfg(any(windows, test))]
+    #[error("whether {0} is encrypted with BitLocker on its disk, and is read in clear here, is not known")]
+    EncryptionUnknown(String),
 }
 
 /// Partitions by their numbers.
-#[cfg(windows)]
+#[cfg(any(windows, test))]
 fn numbered(partitions: &[u32]) -> String {
     let numbers: Vec<_> = partitions.iter().map(ToString::to_string).collect();
     let noun = if numbers.len() == 1 { "partition" } else { "partitions" };
@@ -59,5 +67,10 @@ mod tests {
         let users = vec!["ada0p2".to_owned()];
         assert_eq!(of_disk(disk, Some(users.clone())), [Remark::InUse(disk.to_owned(), users)]);
         assert_eq!(of_disk(disk, None), [Remark::UsersUnknown(disk.to_owned())]);
+    }
+
+    #[test]
+    fn partitions_are_named_by_their_numbers() {
+        assert_eq!([numbered(&[3]), numbered(&[1, 3])], ["partition 3", "partitions 1, 3"]);
     }
 }

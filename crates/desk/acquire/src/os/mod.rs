@@ -3,7 +3,9 @@
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 mod bsd;
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(windows, test))]
+mod encrypted;
+#[cfg(any(not(target_os = "linux"), test))]
 mod in_use;
 #[cfg(target_os = "linux")]
 mod linux;

@@ -215,7 +215,7 @@ fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
     if let Some(target) = &source.aoe {
         line(f, "AoE target", target)?;
     }
-    for (name, value) in [("model", &source.model), ("serial number", &source.serial)] {
+    for (name, value) in [("model", &source.model), ("serial number", &source.serial), ("attached by", &source.bus)] {
         if let Some(value) = value {
             line(f, name, value)?;
         }

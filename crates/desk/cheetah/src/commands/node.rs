@@ -266,7 +266,8 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
     }
     let mut signal = stop.asked().await;
-    if let Some(seconds) = args.drain {
+    // A system that ends this process in a moment leaves time for the wipe alone.
+    if let Some(seconds) = args.drain.filter(|_| !stop.ends_soon()) {
         ui.say(format_args!("{signal}: draining for at most {seconds} s"));
         tokio::select! {
             () = drain(&node, Duration::from_secs(seconds.into()), ui) => {}

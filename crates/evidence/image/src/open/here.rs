@@ -94,6 +94,7 @@ impl Place for Here {
                 physical_sector_size: disk.physical_sector_size,
                 model: disk.model,
                 serial: disk.serial,
+                bus: disk.bus.map(str::to_owned),
                 write_protected: disk.write_protected,
                 aoe: disk.aoe,
                 ..Identity::new(Kind::Block, spec, size)

@@ -247,6 +247,11 @@ async fn search_further(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified
     }
 }
 
+/// Whether a volume that begins with these bytes, a sector at least, is one of BitLocker: on a fixed disk or a removable one.
+pub fn is_bitlocker(start: &[u8]) -> bool {
+    SIGNATURES.iter().any(|one| one.name == BITLOCKER && is_there(one, start, &[]))
+}
+
 fn is_there(one: &Signature, head: &[u8], tail: &[u8]) -> bool {
     let is_at = |bytes: &[u8], at: usize| bytes.get(at..).is_some_and(|rest| rest.starts_with(one.magic));
     match one.at {

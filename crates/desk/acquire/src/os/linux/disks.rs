@@ -1,6 +1,5 @@
 //! The disks of this machine, by sysfs (Documentation/ABI/stable/sysfs-block).
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -30,26 +29,21 @@ fn found(folder: &Path, in_use: &InUse) -> io::Result<Vec<FoundDisk>> {
 
 fn look(name: &str, folder: &Path, in_use: &InUse) -> Option<FoundDisk> {
     let size_bytes = number(&folder.join("size"))?.checked_mul(SIZE_UNIT_BYTES).filter(|size| *size > 0)?;
+    let properties = Disk::look(folder);
     Some(FoundDisk {
         // In sysfs, '!' stands for the '/' in a device's name.
         path: Path::new("/dev").join(name.replace('!', "/")),
         size_bytes,
-        bus: fs::canonicalize(folder).ok().and_then(|place| bus(&place)),
-        properties: Disk::look(folder),
+        bus: properties.bus,
+        properties,
         users: in_use.users(folder),
     })
 }
 
-/// The bus on the way to a device, by the folders of its place in sysfs. A disk behind USB is also one of SCSI.
-fn bus(place: &Path) -> Option<&'static str> {
-    let has = |prefix: &str| place.iter().any(|part| part.to_string_lossy().starts_with(prefix));
-    let known =
-        [("usb", "usb"), ("nvme", "nvme"), ("ata", "ata"), ("mmc", "mmc"), ("virtio", "virtio"), ("target", "scsi")];
-    known.into_iter().find(|(prefix, _)| has(prefix)).map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -77,20 +71,5 @@ mod tests {
         assert_eq!(disks[0].users, ["sda is swapped to", "sda1 is mounted on /mnt"]);
         assert!(disks[1].users.is_empty());
         assert!(found(&dir.path().join("absent"), &in_use).is_err());
-    }
-
-    #[test]
-    fn the_bus_nearest_to_the_machine_counts() {
-        let places = [
-            ("/sys/devices/pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host6/target6:0:0/6:0:0:0/block/sdb", Some("usb")),
-            ("/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda", Some("ata")),
-            ("/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1", Some("nvme")),
-            ("/sys/devices/pci0000:00/0000:00:05.0/virtio2/block/vda", Some("virtio")),
-            ("/sys/devices/pci0000:00/0000:00:10.0/host2/target2:0:0/2:0:0:0/block/sdc", Some("scsi")),
-            ("/sys/devices/virtual/block/dm-0", None),
-        ];
-        for (place, expected) in places {
-            assert_eq!(bus(Path::new(place)), expected, "{place}");
-        }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn disks() -> io::Result<Vec<FoundDisk>> {
             path: Name::Disk(disk.number).to_string().into(),
             size_bytes: size_bytes?,
             bus,
-            properties: Disk { sector_size, physical_sector_size, model, serial, write_protected, aoe: None },
+            properties: Disk { sector_size, physical_sector_size, model, serial, bus, write_protected, aoe: None },
             users,
         })
     };

@@ -6,16 +6,15 @@ use std::os::windows::fs::FileExt as _;
 use std::path::Path;
 
 use cheetah_device::path_text::path_to_text;
-use cheetah_windows::buffers::Partition;
 use cheetah_windows::disks::{FoundDisk, disks, facts};
 use cheetah_windows::name::Name;
-use cheetah_windows::{Volume, volumes};
+use cheetah_windows::{Volume, extents_of, volumes};
 
+use super::super::encrypted::{self, Start};
 use super::super::in_use::{Remark, of_disk};
 
-/// The first bytes of a volume that is encrypted with BitLocker, behind a jump of three bytes.
-const BITLOCKER: &[u8] = b"-FVE-FS-";
-const BITLOCKER_AT: usize = 3;
+/// The bytes in a sector where the driver does not tell.
+const SECTOR_BYTES: u32 = 512;
 
 pub(crate) fn export_name(device: &Path) -> Option<String> {
     match Name::of(&path_to_text(device))? {
@@ -33,57 +32,51 @@ pub(crate) fn remarks(device: &Path) -> Vec<String> {
 fn of_device(device: &Path) -> Vec<Remark> {
     let text = path_to_text(device);
     let Some(name) = Name::of(&text) else { return Vec::new() };
-    let mounted = volumes();
+    let encryption = |text: &str| of_volume(text, device);
     match name {
-        Name::Disk(number) => of_whole_disk(&text, number, mounted),
-        // Without the list, a volume is still said to change.
-        Name::Letter(_) | Name::Volume => of_volume(&text, &name, &mounted.unwrap_or_default()),
+        Name::Disk(number) => of_whole_disk(&text, number, volumes()),
+        Name::Letter(_) | Name::Volume => {
+            [Remark::Mounted(text.to_string())].into_iter().chain(encryption(&text)).collect()
+        }
         // Nothing changes it.
-        Name::ShadowCopy(_) => Vec::new(),
-        Name::Other(_) => of_disk(&text, None),
+        Name::ShadowCopy(_) => encryption(&text).into_iter().collect(),
+        // It may be a partition, which is read like its volume, or no part of a disk, of which nothing is known.
+        Name::Other(_) => {
+            let known = encryption(&text).filter(|remark| !matches!(remark, Remark::EncryptionUnknown(_)));
+            of_disk(&text, None).into_iter().chain(known).collect()
+        }
     }
 }
 
 fn of_whole_disk(text: &str, number: u32, mounted: io::Result<Vec<Volume>>) -> Vec<Remark> {
     let found = disks().into_iter().find(|disk| disk.number == number);
-    let encrypted = found.as_ref().map(encrypted_partitions).unwrap_or_default();
+    let encrypted = found.as_ref().and_then(|disk| encrypted_parts(text, disk));
     let mut remarks = of_disk(text, found.zip(mounted.ok()).map(|(disk, mounted)| disk.users(&mounted)));
-    if !encrypted.is_empty() {
-        remarks.push(Remark::ReadEncrypted(text.to_owned(), encrypted));
-    }
+    remarks.extend(encrypted);
     remarks
 }
 
-/// The numbers of the partitions that begin with a BitLocker volume.
-fn encrypted_partitions(disk: &FoundDisk) -> Vec<u32> {
-    let is_encrypted = |partition: &&Partition| begins_encrypted(disk.number, partition.offset);
-    disk.partitions.iter().filter(is_encrypted).map(|partition| partition.number).collect()
+fn encrypted_parts(text: &str, disk: &FoundDisk) -> Option<Remark> {
+    let opened = File::open(Name::Disk(disk.number).to_string()).ok()?;
+    encrypted::of_disk(text, &disk.partitions, |offset| sector_at(&opened, offset))
 }
 
-fn of_volume(text: &str, name: &Name, mounted: &[Volume]) -> Vec<Remark> {
-    let mut remarks = vec![Remark::Mounted(text.to_owned())];
-    if let Name::Letter(letter) = name
-        && mounted.iter().find(|volume| volume.paths.contains(&format!("{letter}:\\"))).is_some_and(is_bitlocker)
-    {
-        remarks.push(Remark::ReadInClear(text.to_owned()));
-    }
-    remarks
+/// Whether it is encrypted on its disk. The volume itself tells its place there, whatever it is named by.
+fn of_volume(text: &str, device: &Path) -> Option<Remark> {
+    let opened = File::open(device).ok();
+    let here = opened.as_ref().and_then(|volume| sector_at(volume, 0));
+    let extents = opened.as_ref().map(extents_of).unwrap_or_default();
+    encrypted::of_volume(text, here.as_deref(), &extents, |disk, offset| {
+        sector_at(&File::open(Name::Disk(disk).to_string()).ok()?, offset)
+    })
 }
 
-/// Whether the disk on which a volume begins has a BitLocker volume there.
-fn is_bitlocker(volume: &Volume) -> bool {
-    volume.extents.first().is_some_and(|extent| begins_encrypted(extent.disk, extent.offset))
-}
-
-/// Whether a disk has a BitLocker volume at an offset in bytes; `false`, too, if it cannot be read there.
-fn begins_encrypted(disk: u32, offset: u64) -> bool {
-    let begins = || {
-        let disk = File::open(Name::Disk(disk).to_string()).ok()?;
-        let mut sector = vec![0; facts(&disk).sector_size.unwrap_or(512) as usize];
-        disk.seek_read(&mut sector, offset).ok()?;
-        Some(sector.get(BITLOCKER_AT..)?.starts_with(BITLOCKER))
-    };
-    begins().unwrap_or(false)
+/// The sector of an open disk or volume at an offset in bytes.
+fn sector_at(device: &File, offset: u64) -> Start {
+    let mut sector = vec![0; facts(device).sector_size.unwrap_or(SECTOR_BYTES).max(SECTOR_BYTES) as usize];
+    let read = device.seek_read(&mut sector, offset).ok()?;
+    // Anything shorter says nothing.
+    (read >= SECTOR_BYTES as usize).then_some(sector)
 }
 
 #[cfg(test)]

@@ -33,4 +33,9 @@ impl Signals {
             _ = self.hangup.recv() => "SIGHUP",
         }
     }
+    /// Whether one of them came after which the system ends this process within seconds, whatever it does. A service has the time that
+    /// its unit grants.
+    pub fn ends_soon(&self) -> bool {
+        false
+    }
 }

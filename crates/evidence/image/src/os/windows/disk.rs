@@ -46,6 +46,7 @@ impl OpenDisk {
             physical_sector_size: found.physical_sector_size,
             model: found.model,
             serial: found.serial,
+            bus: found.bus,
             write_protected: found.write_protected,
             aoe: None,
         }

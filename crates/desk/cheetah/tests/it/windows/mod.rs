@@ -1,116 +1,23 @@
 //! The program for Windows, run by Wine beside the one for Linux.
 
-use std::collections::BTreeMap;
+mod program;
+mod room;
+mod session;
+mod verbs;
+mod wine;
+
+use std::collections::HashSet;
 use std::fs;
-use std::io::{Read as _, Seek as _};
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
+use self::wine::{Alone, Windows, files, there};
 use crate::support::lab::Lab;
-use crate::support::run::{Ran, cheetah, run_with_stderr};
+use crate::support::run::{Ran, cheetah};
 use crate::support::service::Service;
-use crate::support::{Desk, MIB, Node, need, noise, number, text, until};
-
-/// The target of `make static`.
-const TARGET: &str = "x86_64-pc-windows-gnu";
-/// Where Debian's package has Wine, besides the folders of programs.
-const WINE: &str = "/usr/lib/wine/wine64";
-
-/// Wine's folder, one for all tests: making it takes longer than any of them.
-const PREFIX: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/wine");
-
-/// The exit code of Wine if a library that a program needs does not exist.
-const NO_LIBRARY: i32 = 53;
-
-/// `cheetah.exe`, and what runs it.
-struct Windows {
-    wine: PathBuf,
-    binary: PathBuf,
-    /// Libraries that Wine lacks.
-    libraries: PathBuf,
-}
-
-impl Windows {
-    /// The binary of `make static TARGET=…`, if it is built and can be run. If not, reports that the test is skipped.
-    fn find() -> Option<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/static").join(TARGET);
-        let binary = folder.join("cheetah.exe");
-        if !binary.exists() {
-            need::skip(&format!("needs a binary for {TARGET} (make test-windows builds it)"));
-            return None;
-        }
-        let wine = need::find("wine64").or_else(|| Some(PathBuf::from(WINE)).filter(|wine| wine.exists()));
-        if wine.is_none() {
-            need::skip("needs Wine (the package wine64; make test-windows installs it)");
-        }
-        let windows = Self { wine: wine?, binary, libraries: folder.join("wine") };
-        // Wine makes its folder, which it had better not do twice at once.
-        static FIRST: OnceLock<Option<i32>> = OnceLock::new();
-        if *FIRST.get_or_init(|| windows.run(&Desk::new(), &["--version"]).code) == Some(NO_LIBRARY) {
-            need::skip("needs a library that this Wine lacks (make test-windows builds it)");
-            return None;
-        }
-        Some(windows)
-    }
-
-    /// `cheetah.exe --json ARGS…`, with settings of its own in a folder of the desk.
-    fn command(&self, desk: &Desk, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.wine);
-        command.env("WINEPREFIX", PREFIX).env("WINEDEBUG", "-all");
-        command.env("WINEPATH", there(&self.libraries.display().to_string()));
-        command.env("XDG_CONFIG_HOME", there(&desk.arg("windows"))).env("XDG_STATE_HOME", there(&desk.arg("windows")));
-        command.env("CHEETAH_KEY", there(&desk.arg("windows.key"))).env_remove("CHEETAH_ROOM");
-        command.arg(&self.binary).arg("--json").args(args);
-        command
-    }
-
-    fn run(&self, desk: &Desk, args: &[&str]) -> Ran {
-        Self::to_its_end(self.command(desk, args))
-    }
-
-    /// Runs a command to its end. Wine's own processes outlive it and keep its stderr open, so that is no pipe.
-    fn to_its_end(command: Command) -> Ran {
-        let mut stderr = tempfile::tempfile().unwrap();
-        let mut ran = run_with_stderr(command, stderr.try_clone().unwrap().into());
-        stderr.rewind().unwrap();
-        stderr.read_to_string(&mut ran.stderr).unwrap();
-        ran
-    }
-
-    #[track_caller]
-    fn start(&self, desk: &Desk, args: &[&str]) -> Service {
-        Service::spawn(self.command(desk, args), "ready").unwrap_or_else(|why| panic!("{args:?}: {why}"))
-    }
-
-    /// What Wine has for a device: a link beside the folder of the drive letter. Each test has letters of its own, since all share
-    /// Wine's folder.
-    fn volume(letter: char, desk: &Desk, disk: &str) -> String {
-        let devices = Path::new(PREFIX).join("dosdevices");
-        let small = letter.to_ascii_lowercase();
-        for (link, to) in [(format!("{small}:"), desk.path()), (format!("{small}::"), Path::new(disk))] {
-            let link = devices.join(link);
-            let _ = fs::remove_file(&link);
-            symlink(to, link).unwrap();
-        }
-        format!(r"\\.\{letter}:")
-    }
-
-    /// A node without a room.
-    fn node(&self, desk: &Desk) -> Node {
-        Node::of(self.start(desk, &["node", "--memory", "64MiB", "--listen", "127.0.0.1:0", "--room", "none"]))
-    }
-}
-
-/// A path of this machine, as Wine has it.
-fn there(path: &str) -> String {
-    format!("Z:{}", path.replace('/', "\\"))
-}
+use crate::support::{Desk, MIB, Node, noise, number, text, until};
 
 /// The URI of an agent in a room: it is called over TLS only.
 fn secured(agent: &Service) -> String {
@@ -132,36 +39,17 @@ fn report(acquired: &Ran) -> Value {
     events.find(|event| event["event"] == "done").unwrap_or_else(|| panic!("not done: {out}"))["report"].clone()
 }
 
-/// The files below a folder: their lengths, and when they were changed. Links are not followed.
-fn files(folder: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = path.symlink_metadata().unwrap();
-            if metadata.is_dir() {
-                folders.push(path);
-            } else {
-                found.insert(path, (metadata.len(), metadata.modified().unwrap()));
-            }
-        }
-    }
-    found
-}
-
 #[test]
 fn a_file_that_is_served_by_windows_is_acquired_over_tls_with_the_same_hashes_and_nothing_is_left_there() {
-    let Some(windows) = Windows::find() else { return };
+    let Some(alone) = Windows::find().and_then(|windows| Alone::new(windows, "traces", "")) else { return };
     let lab = Lab::new();
     let _server = lab.serve("examiner", "lab");
     let string = lab.invite(&["--role", "agent"]);
     let desk = &lab.0;
     let (disk, whole) = desk.image("disk.img", 8 * MIB + 512);
     let disk = there(&disk);
-    let own = Path::new(PREFIX).join("drive_c");
-    let before = files(&own);
-    let agent = windows.start(desk, &["serve", &disk, "--listen", "127.0.0.1:0", "--room", &string]);
+    let before = (files(&alone.c()), alone.registry());
+    let agent = alone.windows.start(desk, &["serve", &disk, "--listen", "127.0.0.1:0", "--room", &string]);
     assert_eq!(text(&agent.ready, "name"), "disk", "{}", agent.ready);
     let raw = desk.arg("x.raw");
     lab.at("examiner", &["acquire", &secured(&agent), &raw, "--verify"]).ok();
@@ -169,7 +57,13 @@ fn a_file_that_is_served_by_windows_is_acquired_over_tls_with_the_same_hashes_an
     let (code, _) = agent.stop(Signal::INT);
     assert_eq!(code, Some(0));
     assert!(!desk.at("windows").exists(), "the agent has left its credential");
-    assert_eq!(files(&own), before);
+    assert_eq!(files(&alone.c()), before.0);
+    let (before, after) = (before.1, alone.registry());
+    let known: HashSet<_> = before.iter().collect();
+    assert!(known.len() > 1000, "{} lines", known.len());
+    let new: Vec<_> = after.iter().filter(|line| !known.contains(line)).collect();
+    assert_eq!(new, Vec::<&String>::new());
+    assert!(after == before, "a line of the registry is gone, or elsewhere");
 }
 
 /// Serves over TLS, kills the acquisition in the middle, and finishes it: the copy must be `whole`.
@@ -280,6 +174,26 @@ fn a_volume_that_is_served_by_windows_is_acquired_and_the_report_says_that_it_ch
 }
 
 #[test]
+fn report_and_log_of_a_volume_that_no_key_has_opened_say_that_its_image_is_ciphertext() {
+    let Some(windows) = Windows::find() else { return };
+    let desk = Desk::new();
+    // The boot sector of a stick (BitLocker To Go).
+    let mut bytes = noise(2 * MIB, 47);
+    bytes[..512].fill(0);
+    bytes[..11].copy_from_slice(b"\xeb\x58\x90MSWIN4.1");
+    bytes[424..440].copy_from_slice(b"\x3b\xd6\x67\x49\x29\x2e\xd8\x4a\x83\x99\xf6\xa3\x39\xe3\xd0\x01");
+    let volume = Windows::volume('V', &desk, &desk.file("disk.img", &bytes));
+    let agent = windows.start(&desk, &["serve", &volume, "--listen", "127.0.0.1:0", "--room", "none"]);
+    let raw = desk.arg("x.raw");
+    let acquired = cheetah(&["acquire", text(&agent.ready, "uri"), &raw]).ok();
+    assert!(fs::read(&raw).unwrap() == bytes);
+    let (doubts, log) =
+        (report(&acquired)["doubts"].to_string(), fs::read_to_string(desk.at("x.raw.custody")).unwrap());
+    let ciphertext = "is encrypted with BitLocker, and is read as it is on the medium: its image is ciphertext";
+    assert!(doubts.contains(ciphertext) && log.contains(ciphertext), "{doubts} {log}");
+}
+
+#[test]
 fn windows_makes_shows_loads_saves_hands_out_and_destroys_a_drive() {
     let Some(windows) = Windows::find() else { return };
     let desk = Desk::new();
@@ -322,30 +236,23 @@ fn the_disks_of_windows_are_listed_by_their_names() {
 }
 
 #[test]
-fn errors_of_windows_have_its_code_and_the_exit_codes_are_those_of_linux() {
+fn errors_of_windows_have_its_words_and_its_code_and_the_exit_codes_are_those_of_linux() {
     let Some(windows) = Windows::find() else { return };
     let desk = Desk::new();
     let node = Node::start("8MiB");
     let drive = desk.arg("missing/a.drive");
     let more = ["--nodes", node.address(), "--size", "1MiB", "--room", "none"];
-    let failed = windows.run(&desk, &[&["create", &there(&drive)][..], &more].concat());
-    let failed = failed.says(1, &["missing", "(Windows error ", "check the path"]);
+    let mut command = windows.command(&desk, &[&["create", &there(&drive)][..], &more].concat());
+    // Wine has its sentences in the language of the locale.
+    command.env("LC_ALL", "C");
+    // ERROR_PATH_NOT_FOUND, in Wine's words.
+    let failed =
+        Windows::to_its_end(command).says(1, &["missing", "Path not found. (Windows error 3)", "check the path"]);
     let own = cheetah(&[&["create", &drive][..], &more].concat()).ended_with(1);
     assert_eq!(failed.json()["kind"], own.json()["kind"]);
     let too_much = ["node", "--memory", "auto", "--keep-free", "900TiB", "--room", "none"];
     windows.run(&desk, &too_much).says(2, &["smaller --keep-free"]);
     windows.run(&desk, &["create"]).ended_with(2);
-}
-
-#[test]
-fn the_program_for_windows_has_no_call_that_writes_to_the_registry_or_the_event_log() {
-    let Some(windows) = Windows::find() else { return };
-    let program = fs::read(&windows.binary).unwrap();
-    let has = |name: &str| memchr::memmem::find(&program, name.as_bytes()).is_some();
-    // The names of the functions that it imports are in it.
-    assert!(has("VirtualLock"));
-    let writing = ["RegCreateKey", "RegSetValue", "RegSetKeyValue", "RegDelete", "RegSaveKey", "ReportEvent"];
-    assert_eq!(writing.into_iter().filter(|name| has(name)).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
 #[test]
