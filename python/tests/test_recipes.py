@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,14 +50,20 @@ def events(table: Path) -> list[list[str]]:
         )
 
 
-def test_plaso_makes_the_same_timeline_of_a_mounted_drive_as_of_the_image(
-    binary: str, ntfs: Path, drive: Drive, tmp_path: Path
-) -> None:
+def plaso() -> Path:
+    """The environment with plaso; skips the test without it."""
     place = Path(os.environ.get("CHEETAH_PLASO", ROOT / "target/plaso"))
     if not (place / "bin/log2timeline").is_file():
         pytest.skip("needs plaso (scripts/plaso-env installs it; CHEETAH_PLASO names another environment)")
+    return place
+
+
+def test_plaso_makes_the_same_timeline_of_a_mounted_drive_as_of_the_image(
+    binary: str, ntfs: Path, drive: Drive, tmp_path: Path
+) -> None:
+    place = plaso()
     folder = prepared(tmp_path)
-    _install, commands = recipe("plaso")
+    _install, commands, _several = recipe("plaso")
     drive(folder / "case42.drive", ntfs)
     script = pages.changed(mounts(commands, folder), {"~/plaso/": f"{place}/"})
     of_image = "".join(line for line in script.splitlines(keepends=True) if line.startswith(str(place)))
@@ -69,6 +76,81 @@ def test_plaso_makes_the_same_timeline_of_a_mounted_drive_as_of_the_image(
     assert found and found == events(folder / "image.csv")
 
 
+# Without a scheduler, this machine runs all parts.
+HERE = {" --scheduler tls://10.0.0.5:8786": ""}
+
+
+def disk_of(disk: Path, volumes: list[Path]) -> Path:
+    """A disk with these volumes, a partition each."""
+    content = bytearray(MIB)
+    for number, volume in enumerate(volumes):
+        size = volume.stat().st_size
+        content[446 + 16 * number : 462 + 16 * number] = struct.pack("<4xB3xII", 7, len(content) // 512, size // 512)
+        content += volume.read_bytes()
+    content[510:512] = b"\x55\xaa"
+    disk.write_bytes(content)
+    return disk
+
+
+def test_plaso_run_for_each_partition_finds_the_events_that_it_finds_in_all_of_them(
+    binary: str, ntfs: Path, ext4: Path, drive: Drive, tmp_path: Path
+) -> None:
+    place = plaso()
+    folder = prepared(tmp_path)
+    disk = disk_of(tmp_path / "case42.raw", [ntfs, ext4])
+    drive(folder / "case42.drive", disk)
+    [several] = pages.blocks("recipes/plaso.md#on-several-machines")
+    pages.run_script(pages.changed(several, HERE | {"~/plaso/": f"{place}/"}), binary, folder)
+    options = ("--unattended", "--partitions", "all", "--volumes", "all", "--storage_file", "whole.plaso")
+    run(place / "bin/log2timeline", *options, disk, cwd=folder)
+    run(place / "bin/psort", "-o", "dynamic", "-w", "whole.csv", "whole.plaso", cwd=folder)
+    whole = events(folder / "whole.csv")
+    assert events(folder / "timeline.csv") == whole
+    # Both partitions have some.
+    parts = [events(folder / f"timeline/part-000{number}.csv") for number in (1, 2)]
+    assert all(parts) and all(len(part) < len(whole) for part in parts)
+
+
+# Takes the arguments of the page as bulk_extractor does. It keeps the bytes of its part, and has the addresses that begin in it.
+BULK_EXTRACTOR = r"""#!/usr/bin/env python3
+import pathlib, re, sys
+
+out_option, out, part_option, part, image = sys.argv[1:]
+assert (out_option, part_option) == ("-o", "-Y")
+begin, end = map(int, part.split("-"))
+content = pathlib.Path(image).read_bytes()
+found = [each for each in re.finditer(rb"[a-z]+@[a-z.]+", content) if begin <= each.start() < end]
+folder = pathlib.Path(out)
+folder.mkdir()
+(folder / "read").write_bytes(content[begin:end])
+lines = [f"{each.start()}\t{each[0].decode()}\n" for each in found]
+(folder / "email.txt").write_text("# a substitute\n" + "".join(lines))
+"""
+
+
+def test_the_parts_that_bulk_extractor_is_run_for_cover_the_image_once(
+    binary: str, drive: Drive, tmp_path: Path
+) -> None:
+    folder = prepared(tmp_path)
+    (folder / "bin").mkdir()
+    (folder / "bin/bulk_extractor").write_text(BULK_EXTRACTOR)
+    (folder / "bin/bulk_extractor").chmod(0o755)
+    content = bytearray(b"".join(bytes([number]) * MIB for number in range(6)))
+    # Across the ends of parts, too, wherever they are.
+    places = [at * MIB - 5 for at in range(1, 6)]
+    for at in places:
+        content[at : at + 18] = b"poirot@example.com"
+    image = tmp_path / "case42.raw"
+    image.write_bytes(content)
+    drive(folder / "case42.drive", image)
+    [several] = pages.blocks("recipes/bulk_extractor.md#on-several-machines")
+    pages.run_script(pages.changed(several, HERE | {"--out bulk": "--out bulk --parts 4"}), binary, folder)
+    read = [part.read_bytes() for part in sorted(folder.glob("bulk/part-*/out/features/read"))]
+    assert len(read) == 4 and b"".join(read) == content
+    lines = (folder / "email.txt").read_text().splitlines()
+    assert lines == [f"{at}\tpoirot@example.com" for at in places]
+
+
 def test_bulk_extractor_reads_a_mounted_drive_and_the_search_finds_the_same_address(
     binary: str, drive: Drive, tmp_path: Path
 ) -> None:
@@ -77,8 +159,10 @@ def test_bulk_extractor_reads_a_mounted_drive_and_the_search_finds_the_same_addr
     image = tmp_path / "case42.raw"
     image.write_bytes(bytes(MIB) + b" write to poirot@example.com today " + bytes(MIB))
     drive(folder / "case42.drive", image)
-    pages.run_script(mounts("".join(recipe("bulk_extractor")), folder), binary, folder)
+    script = pages.changed(mounts("".join(recipe("bulk_extractor")), folder), HERE)
+    pages.run_script(script, binary, folder)
     assert "poirot@example.com" in (folder / "features/email.txt").read_text()
+    assert "poirot@example.com" in (folder / "email.txt").read_text()
     assert "poirot@example.com" in (folder / "hits/hits.csv").read_text()
 
 

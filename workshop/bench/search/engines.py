@@ -13,11 +13,16 @@ from bench.tools import yara_count
 from bench.tools.limited import run_limited
 from cheetah.bench.verbs import Enter
 
-RIPGREP, GREP, YARA, BULK = "ripgrep", "grep -F", "YARA-X", "bulk_extractor"
+RIPGREP, GREP, GREP_EXPRESSION, YARA, BULK = "ripgrep", "grep -F", "grep -E", "YARA-X", "bulk_extractor"
 # A program that takes longer counts as if it had ended then: faster than it is, and slower by far than the best of them.
 LIMIT_S = 60.0
 # Words in a rule of YARA.
 RULE_WORDS = 1000
+
+# The last word of an e-mail address's name, and its domain of two labels. All programs must find as many: it can begin and end at one place
+# only, as it is words between bounds and signs. Of one that could begin at any letter of a name, YARA-X counts a match for each letter;
+# and where a match could have several ends, grep takes the longest one, and the others the first that the expression allows.
+EMAIL = r"\b[0-9A-Za-z_]{1,64}@[0-9A-Za-z]{1,63}\.[A-Za-z]{2,6}\b"
 
 # The nearest that the other programs have to `--find all`: the same kinds, without a check of top levels and check digits.
 KINDS = (
@@ -77,10 +82,10 @@ def rules_of_words(words: Sequence[str]) -> str:
     return "\n".join(rules)
 
 
-def rule_of_kinds() -> str:
-    """Returns a rule of YARA for the kinds of data."""
-    strings = "\n".join(f"$k{at} = /{kind.replace('/', chr(92) + '/')}/" for at, kind in enumerate(KINDS))
-    return f"rule kinds {{ strings:\n{strings}\ncondition: any of them }}"
+def rule_of_expressions(expressions: Sequence[str]) -> str:
+    """Returns a rule of YARA for these expressions."""
+    strings = "\n".join(f"$e{at} = /{one.replace('/', chr(92) + '/')}/" for at, one in enumerate(expressions))
+    return f"rule expressions {{ strings:\n{strings}\ncondition: any of them }}"
 
 
 def for_words(scratch: Scratch, path: str) -> list[Engine]:
@@ -96,9 +101,22 @@ def for_words(scratch: Scratch, path: str) -> list[Engine]:
 
 def for_kinds(scratch: Scratch) -> list[Engine]:
     """Returns what searches for the kinds of data, of the programs that are installed."""
-    each = [word for kind in KINDS for word in ("-e", kind)]
-    ripgrep = ("rg", "--no-config", "--no-unicode", "-a", "-o", "-b", "-j1", *each)
-    return _installed(scratch, [Engine(RIPGREP, ripgrep, lines)], rule_of_kinds(), ("-E", "email", "-e", "accts"))
+    bulk = ("-E", "email", "-e", "accts")
+    return _installed(scratch, [ripgrep_for(KINDS)], rule_of_expressions(KINDS), bulk)
+
+
+def for_email(scratch: Scratch) -> list[Engine]:
+    """Returns what searches for e-mail addresses by the one expression, of the programs that are installed."""
+    grep = Engine(GREP_EXPRESSION, ("env", "LC_ALL=C", "grep", "-a", "-o", "-b", "-E", "-e", EMAIL), lines)
+    return _installed(
+        scratch, [ripgrep_for((EMAIL,)), grep], rule_of_expressions((EMAIL,)), ("-E", "find", "-f", EMAIL)
+    )
+
+
+def ripgrep_for(expressions: Sequence[str]) -> Engine:
+    """Returns ripgrep, which searches for these expressions of bytes."""
+    each = [word for one in expressions for word in ("-e", one)]
+    return Engine(RIPGREP, ("rg", "--no-config", "--no-unicode", "-a", "-o", "-b", "-j1", *each), lines)
 
 
 def _installed(scratch: Scratch, found: list[Engine], rules: str, bulk: Sequence[str]) -> list[Engine]:

@@ -163,6 +163,56 @@ def test_other_programs_count_the_planted_words() -> None:
             assert one.run(made.path, engine.pinned)["hits"] > len(evidence.KINDS), one.name
 
 
+def test_every_program_counts_the_same_addresses_by_one_expression(tmp_path) -> None:
+    if not shutil.which("taskset"):
+        pytest.skip("needs taskset")
+    # Names and domains that go on, that are too long, that are cut by a line, or that hold bytes of no word.
+    hard = (
+        b"anna.koch@example.com\nx@y.de,b@c.info;d@e.toolongtop f@g.a1 h@"
+        + b"i" * 64
+        + b".com "
+        + b"j" * 65
+        + b"@k.com\n",
+        b"\xffl@m.org\xe4 n@\no.net p@q.eu\0_r@s.io_ t@u-v.de w@x.y.com Ab_9@EXAMPLE.ORG.",
+    )
+    with Scratch() as scratch:
+        made = evidence.make(scratch, 2 * MIB, True, ("utf-8",))
+        with open(made.path, "ab") as file:
+            file.write(b"".join(hard))
+        with open(made.path, "rb") as file:
+            expected = len(re.findall(engines.EMAIL.encode(), file.read()))
+        found = engines.for_email(scratch)
+        assert {engines.GREP_EXPRESSION, engines.YARA} <= {one.name for one in found}
+        for one in found:
+            if one.name != engines.BULK:
+                assert one.run(made.path, engine.pinned)["hits"] == expected > len(hard), one.name
+
+
+def test_only_programs_with_definitions_of_their_own_may_count_other_hits(monkeypatch) -> None:
+    with Scratch() as scratch:
+        every = engine.searches(scratch, evidence.make(scratch, MIB))
+    assert [search.task.key for search in every if not search.is_same] == ["kinds"]
+    monkeypatch.setattr(Task, "run", lambda *_: {"seconds": 1.0, "hits": 3.0})
+    monkeypatch.setattr(engines, "memory_rate", lambda *_: 1e9)
+    other = engines.Engine(engines.YARA, (), int)
+    monkeypatch.setattr(engines.Engine, "run", lambda *_: {"seconds": 1.0, "hits": 4.0})
+    for search in every:
+        asked = engine.Search(search.task, [other], search.is_same, search.note)
+        if search.is_same:
+            with pytest.raises(BenchError, match="YARA-X has 4 hits instead of 3"):
+                engine.measure_one(Settings.of(True, 1), asked, "image")
+        else:
+            [*_, hits] = engine.measure_one(Settings.of(True, 1), asked, "image")
+            assert "its own definitions" in hits.note
+
+
+def test_the_engine_has_as_many_rounds_as_were_asked_for(monkeypatch) -> None:
+    monkeypatch.setattr(Task, "run", lambda *_: {"seconds": 1.0, "hits": 3.0})
+    monkeypatch.setattr(engines, "memory_rate", lambda *_: 1e9)
+    beside, *_ = engine.measure_one(Settings.of(True, 5), engine.Search(Task("few", "x", (), MIB), []), "image")
+    assert rounds.fewest([beside]) == 5
+
+
 def test_features_are_counted_without_comments_and_histograms(tmp_path) -> None:
     (tmp_path / "email.txt").write_text("# BANNER\n1\ta@b.de\tx\n2\tc@d.de\ty\n")
     (tmp_path / "email_histogram.txt").write_text("n=2\ta@b.de\n")
@@ -178,6 +228,12 @@ def test_another_program_with_other_hits_of_words_fails_and_one_that_was_cut_off
     for wrong in (4.0, 0.0):
         with pytest.raises(BenchError, match=f"ripgrep has {wrong:.0f} hits instead of 3"):
             engine.check_hits("x", results(ripgrep=wrong))
+    # Two rounds, of images with other noise.
+    resumed = {name: [{"hits": 3.0}, {"hits": 5.0}] for name in (engine.OURS, "ripgrep")}
+    engine.check_hits("x", resumed)
+    resumed["ripgrep"].reverse()
+    with pytest.raises(BenchError, match="ripgrep has 5 hits instead of 3"):
+        engine.check_hits("x", resumed)
 
 
 def test_the_engine_is_compared_with_programs_and_memory_apart() -> None:

@@ -14,7 +14,8 @@ use super::together::Together;
 use crate::found::number;
 use crate::memory::{GROWING, Memory};
 
-/// Up to this many patterns are few.
+/// Up to this many patterns are few: for 100 and for 256 of them, blocks of three bytes are as fast as blocks of four, and for more they are
+/// slower, as `workshop/bench/words.md` shows.
 const FEW_MAX: usize = 256;
 
 /// How patterns are searched.
@@ -39,7 +40,8 @@ const MATCH_BYTES: usize = GROWING * (8 + 4);
 /// What the tables of all bytes take for the first states, or for all of an automaton with few.
 const TABLES_BYTES: usize = 16 << 20;
 
-/// Patterns of up to three bytes are searched apart, as these have all blocks sampled.
+/// Patterns of up to three bytes are searched apart, as these have all blocks sampled. Up to 64 are found together: the library takes no more,
+/// and up to there this is the fastest way, as `workshop/bench/words.md` shows.
 const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 64 };
 /// Of many patterns, most are long as a rule, and the short ones meet many bytes.
 const MANY: Choice = Choice { lengths: &[1, 4, 8], block_bytes: 4, alike_max: 16, together_max: 0 };

@@ -6,7 +6,7 @@ use cheetah_search::{Atoms, Hit, Order, PatternKind, RunOptions, Search};
 
 use crate::support::{Disk, searched, words};
 
-const OPTIONS: RunOptions = RunOptions { part_bytes: 512, workers: 2, absent: Vec::new(), within: None };
+const OPTIONS: RunOptions = RunOptions { part_bytes: 512, workers: 2, read_ahead: 8, absent: Vec::new(), within: None };
 
 #[test]
 fn a_device_that_is_gone_ends_the_search_and_keeps_what_was_found_before() {
