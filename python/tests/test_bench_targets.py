@@ -24,7 +24,7 @@ from cheetah.bench.storage.targets import disk_model, filesystem, leftover, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Missing, Target
-from cheetah.bench.system import mounts, owner
+from cheetah.bench.system import mounts, owner, programs
 
 NEED = 16 * MIB
 
@@ -385,7 +385,7 @@ def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
     program("mkfs.ext4")
     program("debugfs")
     monkeypatch.setitem(image.SIZES, Scope.QUICK, 32 * MIB)
-    monkeypatch.setattr(tree, "ROOTS", ("/usr/bin",))
+    monkeypatch.setattr(programs, "ROOTS", ("/usr/bin",))
     settings = Settings((), "", tmp_path / "out", extent=Scope.QUICK)
     settings.out.mkdir()
     said: list[str] = []
