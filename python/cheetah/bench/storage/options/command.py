@@ -53,7 +53,7 @@ def _refuse_created(targets: Sequence[TargetSpec]) -> None:
     """Raises Misuse if something is to be created and mounted where this cannot be done."""
     for target in targets:
         if mounts.NO_DRIVES and (target.directory is None or target.fs is not None):
-            raise Misuse(f"{target.name}: {mounts.NO_DRIVES}; name a folder, or measure this from Linux")
+            raise Misuse(f"{target.name}: {mounts.NO_DRIVES}; name a folder, or measure this there")
 
 
 def _parser() -> options.Parser:

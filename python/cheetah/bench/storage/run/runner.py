@@ -119,7 +119,7 @@ class Run:
         if not self._left:
             return
         dropped = any(one.state == COLD for one in self._left) and not pages.drops_all()
-        remarks = [*[pages.NOT_ALL_DROPPED] * dropped, *filter(None, [quiet.disturbance()])]
+        remarks = [*programs.REMARKS, *[pages.NOT_ALL_DROPPED] * dropped, *filter(None, [quiet.disturbance()])]
         for remark in remarks:
             self._say("note", said=remark)
         wanted = {one.target for one in self._left}

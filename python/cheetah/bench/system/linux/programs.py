@@ -12,6 +12,8 @@ MAKES_FILE_SYSTEM = True
 """Whether an image with a file system can be made."""
 MISSING: dict[str, str] = {}
 """By program: why it is not used here, even if one of this name is installed."""
+REMARKS: tuple[str, ...] = ()
+"""What the results of every run say about its tools."""
 DIRECT_RECORD_BYTES = 4096
 
 

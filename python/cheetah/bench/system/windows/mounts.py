@@ -13,7 +13,7 @@ __all__ = [
 ]  # fmt: skip
 
 NO_DRIVES = (
-    "bench on Windows measures folders only, since Windows mounts neither drives of programs nor Linux's file systems"
+    "bench on Windows measures folders only: drives, file systems and models of disks are made and mounted on Linux"
 )
 """Why no drive can be created for a run here."""
 NETWORK, MEMORY = 4, 6

@@ -15,6 +15,11 @@ MAKES_FILE_SYSTEM = False
 """Whether an image with a file system can be made."""
 MISSING = {"strings": "Windows has no strings of GNU, and other programs of this name have other options"}
 """By program: why it is not used here, even if one of this name is installed."""
+REMARKS = (
+    "Python copies and hashes, since Windows has no cp, md5sum and sha256sum; its start is not measured",
+    "what disks and network cards move, and waiting for them, is not counted on Windows: no bottleneck is found but a processor",
+)
+"""What the results of every run say about its tools."""
 _WORKER = str(Path(__file__).with_name("worker.py"))
 _WRITE, _NEW, _UNBUFFERED, _FLEETING = 0x40000000, 2, 0x20000000, 0x04000000
 """GENERIC_WRITE, CREATE_ALWAYS, FILE_FLAG_NO_BUFFERING, FILE_FLAG_DELETE_ON_CLOSE."""

@@ -87,7 +87,11 @@ fn python() -> Check {
     let name = "python";
     let triage = if has_triage { triage::VERB.usable().map(drop) } else { Ok(()) };
     match triage.and_then(|()| bench::VERB.usable()) {
-        Ok(python) => Check::works(name, verbs, format!("{} run in {}", verbs.join(" and "), python.display())),
+        Ok(python) => Check::works(
+            name,
+            verbs,
+            format!("{} in {}", if has_triage { "triage and bench run" } else { "bench runs" }, python.display()),
+        ),
         Err(why) => Check::works(name, verbs, why.finding).but(State::Fails, why.next),
     }
 }
