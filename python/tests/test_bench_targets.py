@@ -16,7 +16,6 @@ import pytest
 from bench_targets import _own_tmp, as_root, left, names, nothing_left, soon, with_fuse  # noqa: F401
 from conftest import MIB, PATIENCE_S, program, run
 
-from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, prepare
 from cheetah.bench.storage.settings import DrivePlan, Scope, Settings, TargetSpec

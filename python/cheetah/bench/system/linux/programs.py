@@ -6,8 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-COPY, ROOTS = "cp", ("/usr/bin", "/usr/lib", "/usr/share")
-"""What copies a file, and where this machine's programs are."""
+COPY = "cp"
+"""What copies a file."""
+ROOTS = ("/usr/bin", "/usr/lib", "/usr/share")
+"""Where this machine's programs are."""
 MAKES_FILE_SYSTEM = True
 """Whether an image with a file system can be made."""
 MISSING: dict[str, str] = {}
