@@ -34,7 +34,8 @@ def guard() -> None:
 def _guarded(descriptor: int, present: TextIO | None) -> TextIO:
     """Returns a guarded stream. `present` is None if the descriptor was closed when Python started."""
     if sys.platform == "win32":
-        if present and present.isatty():
+        if isinstance(present, io.TextIOWrapper) and present.isatty():
+            present.reconfigure(errors="backslashreplace")
             # A console takes any text from Python's own stream, and bytes in its code page only from others.
             return present
         encoding = "utf-8"
