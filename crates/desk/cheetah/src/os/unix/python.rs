@@ -67,8 +67,8 @@ mod tests {
         let prefix = tempfile::tempdir().unwrap();
         let python = prefix.path().join("bin/python").into_os_string();
         fs::write(prefix.path().join("pyvenv.cfg"), "").unwrap();
-        assert!(how_to_install(&python).starts_with("run "));
+        assert!(how_to_install(&python, "CHEETAH_PYTHON").starts_with("run "));
         fs::write(prefix.path().join(PACKED), "").unwrap();
-        assert!(how_to_install(&python).starts_with("make an environment for it"));
+        assert!(how_to_install(&python, "CHEETAH_PYTHON").starts_with("make an environment for it"));
     }
 }
