@@ -8,8 +8,8 @@ SEED         ?= 1
 DEMO_IMAGE   ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
-BINARY       ?= target/static/cheetah
 TARGET       ?=
+BINARY       ?= target/static/$(if $(TARGET),$(TARGET)/cheetah$(if $(filter %-windows-gnu,$(TARGET)),.exe),cheetah)
 WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
 .DEFAULT_GOAL := help
@@ -87,7 +87,8 @@ lint-python:
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
 	target/venv/bin/ruff format --quiet --check
-	MYPYPATH=workshop target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah workshop/lab workshop/bench workshop/attack workshop/boot
+	MYPYPATH=workshop target/venv/bin/mypy --config-file python/pyproject.toml --exclude '/tests/|/system/windows/' python/cheetah workshop/lab workshop/bench workshop/attack workshop/boot
+	target/venv/bin/mypy --config-file python/pyproject.toml --platform win32 --exclude '/tests/|/system/linux/' python/cheetah/bench
 
 static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor; x86_64-pc-windows-gnu, x86_64-unknown-freebsd, aarch64-apple-darwin: for another system)
 	@scripts/install-deps --build $(if $(filter-out %-windows-gnu %-freebsd %-darwin,$(TARGET)),--cross) $(if $(filter %-windows-gnu,$(TARGET)),--windows) $(if $(filter %-freebsd %-darwin,$(TARGET)),--python)
@@ -105,9 +106,9 @@ test-boot: static ## start the boot image in emulated machines (about ten minute
 $(BINARY):
 	@$(MAKE) --no-print-directory static
 
-wheel: $(BINARY) ## build one wheel of the Python package and the static binary: target/wheels
-	@scripts/install-deps --build --python
-	@packaging/wheel $(BINARY)
+wheel: $(BINARY) ## build one wheel of the Python package and the static binary: target/wheels (TARGET=x86_64-pc-windows-gnu: for Windows)
+	@scripts/install-deps --build --python $(if $(TARGET),--windows)
+	@TARGET=$(TARGET) packaging/wheel $(BINARY)
 
 # Names the wheel, and the environment of triage and bench that packages have, for the shell: $wheel and $environment.
 NAME_WHEEL = wheel="$(if $(WHEEL),$(WHEEL),$$(packaging/wheel $(BINARY)))"

@@ -2,6 +2,7 @@
 materials."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ PROGRAM, EXTENSION = "cheetah", "cheetah-python"
 
 
 def metadata() -> dict[str, Any]:
-    """What cargo knows of the crates, for this machine's processor."""
+    """What cargo knows of the crates, for this machine, or for the target in $TARGET."""
     version = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
     [host] = [line.removeprefix("host: ") for line in version.splitlines() if line.startswith("host: ")]
     argv = [
@@ -21,7 +22,7 @@ def metadata() -> dict[str, Any]:
         "--format-version=1",
         "--locked",
         "--filter-platform",
-        host,
+        os.environ.get("TARGET") or host,
         "--features",
         "cheetah/ublk",
     ]

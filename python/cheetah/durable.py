@@ -4,11 +4,17 @@ import contextlib
 import os
 import pathlib
 import stat
+import sys
 from collections.abc import Iterator
 
 from cheetah.error import Error
 
 MISUSED = 2
+# Windows has no such flag; a new file has the rights of its folder there.
+if sys.platform == "win32":
+    NO_LINK = 0
+else:
+    NO_LINK = os.O_NOFOLLOW
 
 
 def replace(path: pathlib.Path, content: bytes) -> None:
@@ -55,7 +61,7 @@ def store_names(folder: pathlib.Path) -> None:
 
 
 def _store(path: str | pathlib.Path) -> None:
-    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    opened = os.open(path, os.O_RDONLY | NO_LINK)
     try:
         os.fsync(opened)
     finally:
@@ -97,4 +103,4 @@ def refuse_other_content(path: pathlib.Path, begins: bytes) -> None:
 
 def for_owner(path: str, flags: int) -> int:
     """An opener for `open`: a new file is its owner's alone, and a link is not followed."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    return os.open(path, flags | NO_LINK, 0o600)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 E = TypeVar("E", bound="DataclassInstance")
+# Only terminals of other systems set TERM: a console of Windows can move its cursor.
+_UNSET = "console" if sys.platform == "win32" else ""
 
 
 @contextlib.contextmanager
@@ -25,7 +27,7 @@ def shown(
     its cursor."""
     if json_lines:
         yield Json(sys.stdout)
-    elif sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+    elif sys.stderr.isatty() and os.environ.get("TERM", _UNSET) not in ("", "dumb"):
         with bar() as tell:
             yield tell
     else:

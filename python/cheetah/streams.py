@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+if sys.platform == "win32":
+    AT_ONCE_BYTES = 4096
+else:
+    AT_ONCE_BYTES = select.PIPE_BUF
 PATIENCE_S = 5.0
 """The wait for a reader of stderr that does not read, such as a stopped terminal."""
 
@@ -29,7 +33,14 @@ def guard() -> None:
 
 def _guarded(descriptor: int, present: TextIO | None) -> TextIO:
     """Returns a guarded stream. `present` is None if the descriptor was closed when Python started."""
-    encoding = present.encoding if present else "utf-8"
+    if sys.platform == "win32":
+        if isinstance(present, io.TextIOWrapper) and present.isatty():
+            present.reconfigure(errors="backslashreplace")
+            # A console takes any text from Python's own stream, and bytes in its code page only from others.
+            return present
+        encoding = "utf-8"
+    else:
+        encoding = present.encoding if present else "utf-8"
     raw = io.BufferedWriter(_Raw(descriptor))
     # Escapes a name that the locale cannot encode; Python's own stdout would raise UnicodeEncodeError.
     return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=descriptor == 2 or os.isatty(descriptor))
@@ -43,8 +54,9 @@ class _Raw(io.RawIOBase):
         self._descriptor = descriptor
         self._failed = False
         self._patience_s = PATIENCE_S
-        self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLOUT)
+        if sys.platform != "win32":
+            self._poll = select.poll()
+            self._poll.register(descriptor, select.POLLOUT)
 
     def fileno(self) -> int:
         """Returns the descriptor."""
@@ -64,7 +76,7 @@ class _Raw(io.RawIOBase):
             if not self._failed and self._is_ready():
                 try:
                     # A pipe that is ready takes this much without blocking.
-                    return os.write(self._descriptor, content[: select.PIPE_BUF])
+                    return os.write(self._descriptor, content[:AT_ONCE_BYTES])
                 except BlockingIOError:
                     pass
                 except OSError:
@@ -73,7 +85,8 @@ class _Raw(io.RawIOBase):
 
     def _is_ready(self) -> bool:
         """Waits for a slow reader of stderr, but only once. Output to stdout is the result, and waits for its reader."""
-        if self._descriptor != 2 or self._poll.poll(self._patience_s * 1000):
+        # Windows cannot tell.
+        if sys.platform == "win32" or self._descriptor != 2 or self._poll.poll(self._patience_s * 1000):
             self._patience_s = PATIENCE_S
             return True
         self._patience_s = 0.0

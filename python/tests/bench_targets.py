@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE_S
 
-from cheetah.bench.storage.targets import mounts
+from cheetah.bench.system import mounts
 
 CAP_SYS_ADMIN = 21
 

@@ -12,9 +12,9 @@ import pytest
 from bench_fakes import COPY, Fake, directories, measured
 from conftest import MIB
 
-from cheetah.bench.storage.measurement import cache, pinned, tool
-from cheetah.bench.storage.targets import mounts
+from cheetah.bench.storage.measurement import cache
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
+from cheetah.bench.system import mounts, pages, pinned, tool
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def test_on_fuse_each_written_file_is_flushed(tmp_path: Path, monkeypatch: pytes
     (programs / "sync").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     on = mounts.of(files)
-    assert on is not None and cache.flush_words(files, tmp_path / "since") == cache.SYNC
+    assert on is not None and pages.flush_words(files, tmp_path / "since") == pages.SYNC
     for name in ("old", "deep/old"):
         (files / name).write_text("flushed before")
         os.utime(files / name, (1e9, 1e9))
     monkeypatch.setattr(mounts, "of", lambda path: dataclasses.replace(on, fs="fuse.sshfs"))
-    words = cache.flush_words(files, tmp_path / "since")
+    words = pages.flush_words(files, tmp_path / "since")
     for name in ("new", "deep/new one"):
         (files / name).write_text("written")
     assert tool.run(words, files).exit_code == 0
@@ -92,8 +92,8 @@ def test_files_are_made_cold_and_warm(file: Path) -> None:
 
 def test_without_root_files_are_dropped_one_by_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.make_warm([file])
-    monkeypatch.setattr(cache, "_DROP", "/nonexistent/drop_caches")
-    assert not cache.drops_all()
+    monkeypatch.setattr(pages, "_DROP", "/nonexistent/drop_caches")
+    assert not pages.drops_all()
     cache.make_cold([file])
     cold = cache.resident_share([file])
     assert cold is not None and cold < 0.01
@@ -138,8 +138,8 @@ def test_sparse_empty_and_missing_files_have_shares(tmp_path: Path) -> None:
 
 def test_another_users_file_has_no_share(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The kernel reports all of it as resident.
-    monkeypatch.setattr(cache.os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(cache.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     assert cache.resident_share([file]) is None
 
 

@@ -15,11 +15,12 @@ from bench_fakes import tmp_path as tmp_path
 from conftest import MIB, PATIENCE_S
 
 from cheetah.bench import fio
-from cheetah.bench.storage.measurement import counters, measure, quiet, reserve, tool
+from cheetah.bench.storage.measurement import counters, measure, quiet, reserve
 from cheetah.bench.storage.measurement.counters import Counters
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
 from cheetah.bench.storage.targets.target import ReadyTarget
+from cheetah.bench.system import counted, tool
 
 BLANK = Sample("here", "work", "cold", 1, Outcome.DONE)
 SLEEPS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -76,8 +77,8 @@ def test_memory_of_the_harness_is_not_counted(tmp_path: Path) -> None:
 
 def test_a_tool_is_ended_before_it_fills_a_shared_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others need space on the disk. A file system that was made to be filled may be."""
-    space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bavail=32 << 10)
-    monkeypatch.setattr(reserve.os, "statvfs", lambda _: space)
+    space = types.SimpleNamespace(f_frsize=MIB, f_blocks=64 << 10, f_bfree=32 << 10, f_bavail=32 << 10)
+    monkeypatch.setattr(os, "statvfs", lambda _: space)
     assert (
         reserve.watch(ReadyTarget(tmp_path, None)) is None
         and reserve.watch(ReadyTarget(tmp_path, "7:0", (tmp_path,))) is None
@@ -177,7 +178,7 @@ def test_a_tool_that_cannot_be_ended_is_left_behind(tmp_path: Path, monkeypatch:
 
 def test_a_tool_ends_with_the_harness(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from cheetah.bench.storage.measurement import tool\n"
+        "import sys; from pathlib import Path; from cheetah.bench.system import tool\n"
         "tool.run([sys.executable, '-c', \"import os, time; open('pid', 'w').write(f'{os.getpid()} '); time.sleep(600)\"],"
         " Path(sys.argv[1]))"
     )
@@ -226,7 +227,7 @@ def test_a_reported_start_is_left_out_of_the_shares() -> None:
     """Of ten seconds on two processors the tool spent six, and four of processor time, on starting."""
     before = Counters(100.0, 0, 0, 7.0, 1000, 0, 5000, {"io": 1.0}, {"eth0": (0, 0)})
     after = Counters(110.0, 4096, 0, 11.0, 1600, 0, 7000, {"io": 3.0}, {"eth0": (10**8, 0)})
-    busy = counters.shares(before, after, 0.5, {"eth0": 125e6}, work_s=4.0, start_cpu_s=400 / counters.TICKS_PER_S)
+    busy = counters.shares(before, after, 0.5, {"eth0": 125e6}, work_s=4.0, start_cpu_s=400 / counted.TICKS_PER_S)
     assert busy == {
         "tool": 0.5, "processors": 0.25, "stolen": 0.0, "device": 1.0, "io stalled": 0.5, "network": 0.2
     }  # fmt: skip

@@ -21,12 +21,13 @@ from conftest import PATIENCE_S, program, run
 from cheetah import progress_output
 from cheetah.bench import results
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage.measurement import cache, quiet, tool
+from cheetah.bench.storage.measurement import quiet
 from cheetah.bench.storage.run import progress
 from cheetah.bench.storage.run.progress import Event
 from cheetah.bench.storage.run.runner import GO_ON
 from cheetah.bench.storage.steps import Command, Workplace
 from cheetah.bench.storage.targets import active
+from cheetah.bench.system import pages, tool
 
 FAILS = "import sys; sys.exit('no good')"
 HANGS = "import time; time.sleep(600)"
@@ -35,7 +36,7 @@ HANGS = "import time; time.sleep(600)"
 @pytest.fixture(autouse=True)
 def _beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     # Caches are kept, and the check for a quiet machine is short.
-    monkeypatch.setattr(cache, "_DROP", "/nonexistent/drop_caches")
+    monkeypatch.setattr(pages, "_DROP", "/nonexistent/drop_caches")
     monkeypatch.setattr(quiet, "LOOK_S", 0.05)
 
 
@@ -287,8 +288,8 @@ def interrupted(tmp_path: Path, number: int, when: str) -> Measured:
 import json, sys
 from pathlib import Path
 from bench_fakes import COPY, Directory, Fake, measured
-from cheetah.bench.storage.measurement import cache
-cache._DROP = "/nonexistent/drop_caches"
+from cheetah.bench.system import pages
+pages._DROP = "/nonexistent/drop_caches"
 out, when = Path(sys.argv[1]), sys.argv[2]
 wait = "import os, time; print(open('/proc/self/stat').read().split()[0], file=open('%s', 'w')); time.sleep(600)"
 code = {"copy": COPY, "again": COPY}

@@ -18,7 +18,9 @@ from cheetah.bench.storage.options import command
 from cheetah.bench.storage.run import safety
 from cheetah.bench.storage.run.prepare import prepare
 from cheetah.bench.storage.settings import Settings
-from cheetah.bench.storage.targets import filesystem, mounts, work
+from cheetah.bench.storage.targets import filesystem, work
+from cheetah.bench.system import mounts
+from cheetah.bench.system.linux import behind
 
 
 @pytest.fixture(name="case")
@@ -186,15 +188,15 @@ def test_a_partition_of_an_array_of_loop_devices_is_followed(tmp_path: Path, mon
         (devices / part / "partition").write_text("1")
     (devices / "md0/slaves/loop3p1").symlink_to(devices / "loop3/loop3p1")
     (devices / "md0/slaves/loop4").symlink_to(devices / "loop4")
-    monkeypatch.setattr(safety, "BLOCK", block)
+    monkeypatch.setattr(behind, "BLOCK", block)
     monkeypatch.setattr(mounts, "loops", lambda: {"loop3": "/evidence/a.raw", "loop4": "/evidence/b.raw"})
-    assert safety._of_device("md0p2") == [Path("/evidence/a.raw"), Path("/evidence/b.raw")]
+    assert behind._of_device("md0p2") == [Path("/evidence/a.raw"), Path("/evidence/b.raw")]
     # An attached drive: its process was started with the drive file.
     drive_file = tmp_path / "case42.drive"
     drive_file.touch()
     with subprocess.Popen(["cat", "-", drive_file.name], stdin=subprocess.PIPE, cwd=tmp_path) as attached:
         (devices / "nbd5" / "pid").write_text(f"{attached.pid}\n")
-        assert soon(lambda: safety._of_device("nbd5") == [drive_file])
+        assert soon(lambda: behind._of_device("nbd5") == [drive_file])
 
 
 def test_evidence_behind_a_mounted_drive_is_found(
@@ -212,7 +214,7 @@ def test_evidence_behind_a_mounted_drive_is_found(
     with work.WorkDirectory(own_tmp, own_tmp) as taken_down:
         _, shown = verbs.mount(taken_down, str(made), writable=True)
         with mounted(Path(shown), 0, own_tmp) as directory:
-            assert safety.behind(mounts.of(directory))[-1] == made  # type: ignore[arg-type]
+            assert behind.behind(mounts.of(directory))[-1] == made  # type: ignore[arg-type]
             assert str(made) + ".custody" in refused(asked(tmp_path, directory))
             # Without its log it is a drive like any other.
             shutil.move(f"{made}.custody", tmp_path / "aside")

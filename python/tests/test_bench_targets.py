@@ -16,14 +16,14 @@ import pytest
 from bench_targets import _own_tmp, as_root, left, names, nothing_left, soon, with_fuse  # noqa: F401
 from conftest import MIB, PATIENCE_S, program, run
 
-from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, prepare
 from cheetah.bench.storage.settings import DrivePlan, Scope, Settings, TargetSpec
-from cheetah.bench.storage.targets import disk_model, filesystem, leftover, mounts, work
+from cheetah.bench.storage.targets import disk_model, filesystem, leftover, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Missing, Target
+from cheetah.bench.system import mounts, owner, programs
 
 NEED = 16 * MIB
 
@@ -91,7 +91,7 @@ def test_a_directory_that_another_user_could_replace_is_refused(disk: Path, monk
         private = dataclasses.replace(on, fs="fuse.sshfs", options=options)
         monkeypatch.setattr(mounts, "of", lambda path, private=private: private)
         with contextlib.nullcontext() if trusted else pytest.raises(BenchError, match="belongs to"):
-            work.require_trusted(theirs)
+            owner.require_trusted(theirs)
     monkeypatch.undo()
     os.chown(theirs, 0, 0)
     theirs.chmod(0o777)
@@ -346,7 +346,7 @@ def test_a_drive_of_a_killed_run_is_reported_and_removed(own_tmp: Path) -> None:
 
 
 def test_only_marked_directories_are_removed(disk: Path, tmp_path: Path) -> None:
-    ours = {"pid": 1, "started": "-1", "boot": work.boot(), "host": os.uname().nodename, "out": "/out"}
+    ours = {"pid": 1, "started": "-1", "boot": owner.boot(), "host": os.uname().nodename, "out": "/out"}
     theirs = {**ours, "boot": "another", "host": "elsewhere"}
     for name, content in (("ours", ours), ("elsewhere", theirs), ("broken", None)):
         (disk / f"{work.PREFIX}{name}").mkdir()
@@ -384,7 +384,7 @@ def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
     program("mkfs.ext4")
     program("debugfs")
     monkeypatch.setitem(image.SIZES, Scope.QUICK, 32 * MIB)
-    monkeypatch.setattr(tree, "ROOTS", ("/usr/bin",))
+    monkeypatch.setattr(programs, "ROOTS", ("/usr/bin",))
     settings = Settings((), "", tmp_path / "out", extent=Scope.QUICK)
     settings.out.mkdir()
     said: list[str] = []

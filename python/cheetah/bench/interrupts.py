@@ -5,16 +5,17 @@ import signal
 import threading
 from collections.abc import Iterator
 
+from cheetah.bench.system import process
+
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delays SIGINT, SIGTERM and the loss of the terminal: interrupted halfway, taking down would leave a mess."""
+    """Delays the signals that end a run: interrupted halfway, taking down would leave a mess."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard: list[int] = []
-    ended_by = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in ended_by}
+    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in process.ENDING}
     try:
         yield
     finally:

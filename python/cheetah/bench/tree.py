@@ -5,15 +5,15 @@ import random
 import shutil
 from collections.abc import Iterable, Iterator
 
+from cheetah.bench.system import programs
 from cheetah.bench.units import KIB, MIB
 
-ROOTS = ("/usr/bin", "/usr/lib", "/usr/share")
 SMALL_BYTES = (KIB, MIB)
 LARGE_BYTES = (MIB, 64 * MIB)
 
 
 def _candidates() -> Iterator[tuple[int, str]]:
-    for root in ROOTS:
+    for root in programs.ROOTS:
         for directory, subdirectories, names in os.walk(root):
             subdirectories.sort()
             for name in sorted(names):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cheetah.bench.storage.settings import DISK_MODELS, DrivePlan
-from cheetah.bench.storage.targets import mounts
 from cheetah.bench.storage.targets.disk_model import DiskModelTarget
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
+from cheetah.bench.system import mounts
 from lab import disk
 
 MIB = 1 << 20

@@ -3,10 +3,12 @@
 use super::python::{Verb, Words};
 use crate::desk::Desk;
 use crate::failure::Result;
+use crate::os::Feature;
 use crate::ui::Ui;
 
 /// The verb, as Python implements it.
-pub const VERB: Verb = Verb { name: "bench", module: "cheetah.bench", packages: &["jinja2", "rich"] };
+pub const VERB: Verb =
+    Verb { name: "bench", module: "cheetah.bench", packages: &["jinja2", "rich"], feature: Feature::Bench };
 
 /// The help page, which the Python package prints as well.
 pub const HELP: &str = include_str!("../../../../../python/cheetah/bench/help.txt");

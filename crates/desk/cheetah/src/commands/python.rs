@@ -1,8 +1,7 @@
 //! Verbs that the Python package implements. Cheetah replaces itself by Python (`exec`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::process::Command;
 
 use cheetah_device::os_error;
@@ -38,21 +37,8 @@ pub const SAFE_PATH: &str = "-P";
 /// on the PATH.
 fn python() -> OsString {
     let named = std::env::var_os(PYTHON).filter(|path| !path.is_empty());
-    let installed = || std::env::current_exe().ok().and_then(|program| installed_with(&program));
-    named.or_else(installed).unwrap_or_else(|| "python3".into())
-}
-
-/// Returns the Python of the environment that was installed with the program. `make install` makes one for it; pip puts the
-/// program into the environment in which it installs the package.
-fn installed_with(program: &Path) -> Option<OsString> {
-    let bin = program.parent()?;
-    let prefix = bin.parent()?;
-    let own = prefix.join("lib/cheetah/venv/bin/python");
-    let shared = bin.join("python");
-    if own.exists() {
-        return Some(own.into());
-    }
-    (prefix.join("pyvenv.cfg").is_file() && shared.exists()).then(|| shared.into())
+    let installed = || std::env::current_exe().ok().and_then(|program| os::installed_with(&program));
+    named.or_else(installed).unwrap_or_else(os::python_on_path)
 }
 
 /// The arguments of such a verb.
@@ -78,13 +64,15 @@ pub struct Verb {
     pub module: &'static str,
     /// The packages that it imports.
     pub packages: &'static [&'static str],
+    /// What of the system it needs.
+    pub feature: Feature,
 }
 
 impl Verb {
     /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
     /// started.
     pub fn run(&self, words: Words, desk: &Desk, ui: Ui) -> Result<()> {
-        os::offers(Feature::Python)?;
+        os::offers(self.feature)?;
         crate::ui::stdout::check()?;
         let python = self.usable()?;
         let mut command = Command::new(&python);
@@ -118,7 +106,7 @@ impl Verb {
         let probed = match probed {
             // The operating system says that permission is denied if a folder of PATH cannot be read.
             Err(error) if error.kind() == ErrorKind::NotFound || cheetah_device::program::find(&python).is_none() => {
-                let next = format!("install Python 3.11 or later (Debian: python3-venv), or set {PYTHON} to its path");
+                let next = format!("{}, or set {PYTHON} to its path", os::INSTALL_PYTHON);
                 return Err(unusable(format!("there is no {shown}"), next));
             }
             Err(error) => {
@@ -133,24 +121,8 @@ impl Verb {
             return Ok(python);
         }
         let what = if missing.is_empty() { "a working package cheetah".to_owned() } else { missing.join(", ") };
-        Err(unusable(format!("{shown} lacks {what}"), how_to_install(&python)))
+        Err(unusable(format!("{shown} lacks {what}"), os::how_to_install(&python, PYTHON)))
     }
-}
-
-/// A file of an environment that a package of the distribution has installed, for certain versions of Python and without pip.
-const PACKED: &str = "wheels.sha256";
-
-/// How to install the package. The Python of a distribution takes none, so it gets an environment of its own.
-fn how_to_install(python: &OsStr) -> String {
-    let shown = python.display();
-    let prefix = Path::new(python).parent().and_then(Path::parent);
-    if prefix.is_some_and(|prefix| prefix.join("pyvenv.cfg").is_file() && !prefix.join(PACKED).is_file()) {
-        return format!("run {shown} -m pip install WHEEL (in a checkout of Cheetah: ./python)");
-    }
-    format!(
-        "make an environment for it: python3 -m venv ~/cheetah && ~/cheetah/bin/pip install WHEEL (in a checkout of \
-Cheetah: ./python), and set {PYTHON} to ~/cheetah/bin/python"
-    )
 }
 
 /// Why a verb cannot run in Python.
@@ -165,38 +137,5 @@ pub struct Unusable {
 impl From<Unusable> for Failure {
     fn from(why: Unusable) -> Self {
         Self::failed(format!("{}; {}", why.finding, why.next))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_python_is_that_of_the_environment_installed_with_the_program() {
-        let prefix = tempfile::tempdir().unwrap();
-        let at = |name: &str| prefix.path().join(name);
-        for folder in ["bin", "lib/cheetah/venv/bin"] {
-            fs::create_dir_all(at(folder)).unwrap();
-        }
-        let program = at("bin/cheetah");
-        fs::write(at("bin/python"), "").unwrap();
-        assert_eq!(installed_with(&program), None, "/usr/bin has a Python, too");
-        fs::write(at("pyvenv.cfg"), "").unwrap();
-        assert_eq!(installed_with(&program), Some(at("bin/python").into()));
-        fs::write(at("lib/cheetah/venv/bin/python"), "").unwrap();
-        assert_eq!(installed_with(&program), Some(at("lib/cheetah/venv/bin/python").into()));
-    }
-
-    #[test]
-    fn an_environment_without_pip_is_left_alone_and_another_one_advised() {
-        let prefix = tempfile::tempdir().unwrap();
-        let python = prefix.path().join("bin/python").into_os_string();
-        fs::write(prefix.path().join("pyvenv.cfg"), "").unwrap();
-        assert!(how_to_install(&python).starts_with("run "));
-        fs::write(prefix.path().join(PACKED), "").unwrap();
-        assert!(how_to_install(&python).starts_with("make an environment for it"));
     }
 }

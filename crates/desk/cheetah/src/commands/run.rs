@@ -3,10 +3,11 @@
 use super::python::{Verb, Words};
 use crate::desk::Desk;
 use crate::failure::Result;
+use crate::os::Feature;
 use crate::ui::Ui;
 
 /// The verb, as Python implements it.
-pub const VERB: Verb = Verb { name: "run", module: "cheetah.run", packages: &[] };
+pub const VERB: Verb = Verb { name: "run", module: "cheetah.run", packages: &[], feature: Feature::Python };
 
 /// The help page, which the Python package prints as well.
 pub const HELP: &str = include_str!("../../../../../python/cheetah/run/help.txt");

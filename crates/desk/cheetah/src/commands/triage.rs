@@ -3,6 +3,7 @@
 use super::python::{Verb, Words};
 use crate::desk::Desk;
 use crate::failure::Result;
+use crate::os::Feature;
 use crate::ui::Ui;
 
 /// The verb, as Python implements it.
@@ -10,6 +11,7 @@ pub const VERB: Verb = Verb {
     name: "triage",
     module: "cheetah.triage",
     packages: &["pytsk3", "pyarrow", "numpy", "yara_x", "jinja2", "rich"],
+    feature: Feature::Python,
 };
 
 /// The help page, which the Python package prints as well.

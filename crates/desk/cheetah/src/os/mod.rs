@@ -28,8 +28,10 @@ pub enum Feature {
     Mounts,
     /// Drives and images as block devices.
     BlockDevices,
-    /// The verbs of the Python package.
+    /// The verbs of the Python package that read mounts.
     Python,
+    /// The benchmarks, which are in the Python package, too.
+    Bench,
     /// The demonstration, which mounts.
     Demo,
     /// Sockets with a path.
@@ -42,6 +44,7 @@ impl fmt::Display for Feature {
             Self::Mounts => "drives and images are mounted by FUSE",
             Self::BlockDevices => "drives and images become block devices by drivers of the kernel",
             Self::Python => "the Python package reads mounts of FUSE",
+            Self::Bench => "the benchmarks are part of the Python package",
             Self::Demo => "the demonstration mounts a drive",
             Self::UnixSockets => "a socket with a path is one of Unix",
         })

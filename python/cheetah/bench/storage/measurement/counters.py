@@ -1,16 +1,12 @@
 """Counters of the machine while a tool runs: the target's device, processors, memory, network; and the bottleneck of
 the tool."""
 
-import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-SECTOR_BYTES = 512
-"""The unit of the kernel's counters, independent of the device."""
+from cheetah.bench.system import counted
+
 BUSY_SHARE = 0.8
 """From this share on a device or a link is a bottleneck."""
 FULL_SHARE = 0.9
@@ -31,8 +27,8 @@ class Counters:
     """How long the device has been busy."""
     processors_busy: int
     """Ticks of all processors."""
-    processors_stolen: int
-    """Ticks that the host of a virtual machine has given to others."""
+    processors_stolen: int | None
+    """Ticks that the host of a virtual machine has given to others; None if the kernel does not count."""
     processors_total: int
     stalled_s: Mapping[str, float]
     """"io", "memory": how long at least one process has waited for it. Empty if the kernel does not count."""
@@ -42,8 +38,8 @@ class Counters:
 
 def read(device: str | None) -> Counters:
     """Returns the current counters, with those of the device "major:minor"."""
-    disk = _device(device)
-    busy, stolen, total = _processors()
+    disk = counted.device(device)
+    busy, stolen, total = counted.processors()
     return Counters(
         at_s=time.monotonic(),
         device_read_bytes=disk[0] if disk else None,
@@ -52,8 +48,8 @@ def read(device: str | None) -> Counters:
         processors_busy=busy,
         processors_stolen=stolen,
         processors_total=total,
-        stalled_s={what: stalled for what in ("io", "memory") if (stalled := _stalled_s(what)) is not None},
-        network_bytes=_network(),
+        stalled_s={what: stalled for what in ("io", "memory") if (stalled := counted.stalled_s(what)) is not None},
+        network_bytes=counted.network(),
     )
 
 
@@ -75,8 +71,11 @@ def shares(
     work_s = min(max(work_s or elapsed_s, 1e-6), elapsed_s)
     busy_shares = {"tool": tool_share}
     if ticks := (after.processors_total - before.processors_total) * work_s / elapsed_s:
-        busy_shares["processors"] = (after.processors_busy - before.processors_busy - start_cpu_s * TICKS_PER_S) / ticks
-    if ticks := after.processors_total - before.processors_total:
+        busy_shares["processors"] = (
+            after.processors_busy - before.processors_busy - start_cpu_s * counted.TICKS_PER_S
+        ) / ticks
+    ticks = after.processors_total - before.processors_total
+    if ticks and before.processors_stolen is not None and after.processors_stolen is not None:
         busy_shares["stolen"] = (after.processors_stolen - before.processors_stolen) / ticks
     if before.device_busy_s is not None and after.device_busy_s is not None:
         busy_shares["device"] = (after.device_busy_s - before.device_busy_s) / work_s
@@ -127,59 +126,3 @@ def network_bytes(before: Counters, after: Counters) -> int | None:
         for now, then in zip(counted, before.network_bytes[name], strict=True)
     ]
     return max(moved, default=None)
-
-
-def links() -> dict[str, float]:
-    """Returns the capacity of the network cards in bytes per second, if known. Virtual interfaces report made-up
-    values."""
-    rates = {}
-    for interface in Path("/sys/class/net").iterdir():
-        if not (interface / "device").exists():
-            continue
-        with contextlib.suppress(OSError, ValueError):
-            megabits = int((interface / "speed").read_text())
-            if megabits > 0:
-                rates[interface.name] = megabits * 1e6 / 8
-    return rates
-
-
-def _device(device: str | None) -> tuple[int, int, float] | None:
-    """Returns bytes read and written, and busy seconds; None if the kernel does not count."""
-    if device is None:
-        return None
-    try:
-        fields = Path(f"/sys/dev/block/{device}/stat").read_text().split()
-        return int(fields[2]) * SECTOR_BYTES, int(fields[6]) * SECTOR_BYTES, int(fields[9]) / 1000
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _processors() -> tuple[int, int, int]:
-    """Returns ticks busy, stolen and total, over all processors."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(field) for field in file.readline().split()[1:9]]
-    idle, waiting, stolen = ticks[3], ticks[4], ticks[7]
-    return sum(ticks) - idle - waiting - stolen, stolen, sum(ticks)
-
-
-def _stalled_s(what: str) -> float | None:
-    try:
-        with open(f"/proc/pressure/{what}", encoding="ascii") as file:
-            return int(file.readline().rpartition("total=")[2]) / 1e6
-    except (OSError, ValueError):
-        return None
-
-
-def _network() -> dict[str, tuple[int, int]]:
-    counted = {}
-    with contextlib.suppress(OSError), open("/proc/net/dev", encoding="ascii") as file:
-        for line in file.readlines()[2:]:
-            name, _, fields = line.partition(":")
-            received, *_, sent = [int(field) for field in fields.split()[:9]]
-            counted[name.strip()] = (received, sent)
-    return counted
-
-
-def processors() -> int:
-    """Returns the number of processors this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage.measurement import cache, counters, reserve, tool
+from cheetah.bench.storage.measurement import cache, counters, reserve
 from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
 from cheetah.bench.storage.targets.target import ReadyTarget
+from cheetah.bench.system import counted, pages, tool
 from cheetah.bench.units import MIB
 
 STOLEN_SHARE = 0.1
@@ -52,7 +53,7 @@ def measure(
     try:
         with contextlib.ExitStack() as stack:
             tools = [stack.enter_context(_tool(command, ready.directory)) for command in commands]
-            words = cache.flush_words(ready.directory, ready.directory.parent / FLUSHED)
+            words = pages.flush_words(ready.directory, ready.directory.parent / FLUSHED)
             flush = stack.enter_context(tool.Tool(words, ready.directory))
             for one in (*tools, flush):
                 one.await_ready()
@@ -158,7 +159,7 @@ def _filled(
     seconds = tool_s + flush.seconds
     # If a tool reports how long it worked, its start does not count.
     work_s, work_cpu_s = (worked[0] + flush.seconds, min(worked[1], cpu_s)) if worked else (seconds, cpu_s)
-    links = counters.links()
+    links = counted.links()
     busy = counters.shares(before, after, work_cpu_s / max(work_s, 1e-6), links, work_s, cpu_s - work_cpu_s)
     long_enough = work_s >= BOTTLENECK_S_MIN
     return dataclasses.replace(
@@ -168,14 +169,14 @@ def _filled(
         tool_s=tool_s,
         flush_s=flush.seconds,
         cpu_s=cpu_s,
-        memory_peak_bytes=max((ran.memory_peak_bytes for ran in rans), default=None),
+        memory_peak_bytes=max((ran.memory_peak_bytes for ran in rans if ran.memory_peak_bytes), default=None),
         read_bytes=_sum([ran.read_bytes for ran in rans]),
         written_bytes=_sum([ran.written_bytes for ran in rans]),
         device_read_bytes=_difference(before.device_read_bytes, after.device_read_bytes),
         device_written_bytes=_difference(before.device_written_bytes, after.device_written_bytes),
         network_bytes=counters.network_bytes(before, after),
         busy=busy,
-        bottleneck=counters.bottleneck(busy, counters.processors()) if long_enough else "unclear",
+        bottleneck=counters.bottleneck(busy, counted.usable_processors()) if long_enough else "unclear",
     )
 
 
@@ -215,11 +216,4 @@ class _HarnessUsage:
 
     @classmethod
     def now(cls) -> "_HarnessUsage":
-        moved_bytes = 0
-        try:
-            with open("/proc/thread-self/io", encoding="ascii") as file:
-                lines = dict(line.split(": ") for line in file.read().splitlines())
-            moved_bytes = int(lines["rchar"]) + int(lines["wchar"])
-        except (OSError, KeyError, ValueError):
-            pass
-        return cls(time.process_time(), moved_bytes)
+        return cls(time.process_time(), counted.own_bytes())

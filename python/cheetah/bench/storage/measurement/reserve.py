@@ -1,7 +1,7 @@
 """Keeps free space on a disk that others need: a carver can make a thousand times as much as an image holds, and the
 disk may be the system's."""
 
-import os
+import shutil
 from collections.abc import Callable
 
 from cheetah.bench.storage.targets.target import ReadyTarget
@@ -17,14 +17,13 @@ def watch(ready: ReadyTarget) -> Callable[[], str] | None:
     shared, or if asking may block for ever."""
     if ready.device is None or ready.pages_of:
         return None
-    space = os.statvfs(ready.directory)
-    if space.f_blocks * space.f_frsize < SIZE_MIN_BYTES:
+    space = shutil.disk_usage(ready.directory)
+    if space.total < SIZE_MIN_BYTES:
         return None
-    reserve = min(RESERVE_BYTES, space.f_bavail * space.f_frsize // 4)
+    reserve = min(RESERVE_BYTES, space.free // 4)
 
     def look() -> str:
-        now = os.statvfs(ready.directory)
-        left = now.f_bavail * now.f_frsize
+        left = shutil.disk_usage(ready.directory).free
         if left >= reserve:
             return ""
         return f"it was ended, since it left no more than {left // MIB:,} MiB of the target's disk"

@@ -8,8 +8,9 @@ from cheetah import options
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.options import sweep, syntax
 from cheetah.bench.storage.sample import COLD
-from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Scope, Settings
+from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Scope, Settings, TargetSpec
 from cheetah.bench.storage.steps import steps
+from cheetah.bench.system import mounts
 
 OUT = "cheetah-bench"
 REPETITIONS_MAX = 100
@@ -26,6 +27,7 @@ def parse(command_line: Sequence[str]) -> Settings:
         if not syntax.target(text)[1]:
             raise Misuse(f"--name {text}: say NAME=TARGET")
     targets, first = sweep.expand([syntax.target(text) for text in texts], sweep.parse(given.sweep))
+    _refuse_created(targets)
     settings = Settings(
         targets=targets,
         baseline=_baseline(given.baseline, [target.name for target in targets], first),
@@ -45,6 +47,13 @@ def parse(command_line: Sequence[str]) -> Settings:
     except BenchError as error:
         raise Misuse(f"--steps: {error}") from error
     return settings
+
+
+def _refuse_created(targets: Sequence[TargetSpec]) -> None:
+    """Raises Misuse if something is to be created and mounted where this cannot be done."""
+    for target in targets:
+        if mounts.NO_DRIVES and (target.directory is None or target.fs is not None):
+            raise Misuse(f"{target.name}: {mounts.NO_DRIVES}; name a folder, or measure this there")
 
 
 def _parser() -> options.Parser:

@@ -13,6 +13,7 @@ from cheetah.bench.storage.targets import filesystem
 from cheetah.bench.storage.targets.directory import require_space
 from cheetah.bench.storage.targets.target import Missing
 from cheetah.bench.storage.targets.work import WorkDirectory
+from cheetah.bench.system import programs
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 SIZES = {Scope.QUICK: 64 * MIB, Scope.NORMAL: 256 * MIB, Scope.FULL: GIB}
@@ -20,6 +21,7 @@ SIZES = {Scope.QUICK: 64 * MIB, Scope.NORMAL: 256 * MIB, Scope.FULL: GIB}
 BYTES_PER_FILE = {Scope.QUICK: MIB, Scope.NORMAL: 256 * KIB, Scope.FULL: 256 * KIB}
 # One in this many files is deleted, so that there is something to recover and to carve.
 DELETED_ONE_IN = 8
+BLOCK_BYTES = 4 * KIB
 # Of the file system and its directory hashes, so that the image is the same at every call.
 UUID = "8d0c4a52-6f0e-4d57-9a3a-5f1f0b6f2d11"
 
@@ -39,12 +41,14 @@ def get(settings: Settings, say: Callable[[str], None], size_bytes: int = 0) -> 
         say(f"the image is {path}, made by an earlier run")
         return path
     none = "" if settings.image else "no --image was named: "
-    say(f"{none}making {path}, {iec(size)} of ext4 with this machine's own programs")
+    form = "of ext4 with" if programs.MAKES_FILE_SYSTEM else "without a file system, of"
+    say(f"{none}making {path}, {iec(size)} {form} this machine's own programs")
     require_space(settings.out, 2 * size + 16 * MIB)
     with WorkDirectory(settings.out, settings.out) as work:
         unfinished = work.directory / path.name
-        _make(work.directory, unfinished, size, size // BYTES_PER_FILE[settings.extent])
-        with open(unfinished, "rb") as file:
+        make = _make if programs.MAKES_FILE_SYSTEM else _make_plain
+        make(work.directory, unfinished, size, size // BYTES_PER_FILE[settings.extent])
+        with open(unfinished, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     return path
@@ -68,4 +72,18 @@ def _make(directory: Path, path: Path, size: int, count: int) -> None:
     gone = random.Random(1).sample(names, len(names) // DELETED_ONE_IN)
     requests.write_text("".join(f'rm "/{name}"\n' for name in sorted(gone)), encoding="utf-8", errors="surrogateescape")
     run([change, "-w", "-f", str(requests), str(path)])
+    shutil.rmtree(files)
+
+
+def _make_plain(directory: Path, path: Path, size: int, count: int) -> None:
+    """Makes an image of files alone, each from a whole block on."""
+    files = directory / "tree"
+    files.mkdir()
+    tree.make(str(files), count, size * 3 // 4)
+    with open(path, "wb") as image:
+        for one in sorted(files.rglob("*")):
+            if one.is_file() and image.tell() + one.stat().st_size <= size:
+                image.write(one.read_bytes())
+                image.seek(-image.tell() % BLOCK_BYTES, os.SEEK_CUR)
+        image.truncate(size)
     shutil.rmtree(files)

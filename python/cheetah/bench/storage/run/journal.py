@@ -1,6 +1,5 @@
 """The journal of a run: every sample as it is taken, so that an interrupted run can resume."""
 
-import fcntl
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.sample import Outcome, Sample
+from cheetah.bench.system import process
 from cheetah.durable import for_owner, refuse_other_content, replace
 
 SAMPLES, SETTINGS = "samples.jsonl", "settings.json"
@@ -97,7 +97,7 @@ class Journal:
 
 def _lock(file: int, out: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.lock(file)
     except BlockingIOError:
         raise BenchError(f"another run uses {out}: wait for it, or name another --out") from None
 

@@ -9,11 +9,12 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, safety
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
-from cheetah.bench.storage.targets import leftover, mounts, work
+from cheetah.bench.storage.targets import leftover, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations, require_space
 from cheetah.bench.storage.targets.disk_model import DiskModelTarget
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Target
+from cheetah.bench.system import mounts
 from cheetah.bench.units import MIB
 
 # The journal, the results and the report.

@@ -3,9 +3,7 @@
 import collections
 import contextlib
 import dataclasses
-import os
 import re
-import shutil
 import signal
 import statistics
 import threading
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cheetah.bench.rounds import in_turns
-from cheetah.bench.storage.measurement import cache, measure, pinned, quiet
+from cheetah.bench.storage.measurement import measure, quiet
 from cheetah.bench.storage.run import part, turn
 from cheetah.bench.storage.run.journal import Journal
 from cheetah.bench.storage.run.progress import Event, Tell
@@ -24,12 +22,9 @@ from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps import NotReached, Step, Workplace
 from cheetah.bench.storage.targets.active import ActiveTargets, activated
 from cheetah.bench.storage.targets.target import ReadyTarget, Target
+from cheetah.bench.system import machine, pages, pinned, process, programs
 
 DONE, FAILED = 0, 1
-NOT_ALL_DROPPED = (
-    "without root, cold means that the files a step reads were dropped from memory; directories and the file "
-    "systems' own metadata may still be cached"
-)
 GO_ON = "interrupted: the same command with --resume continues it"
 
 
@@ -123,15 +118,15 @@ class Run:
         self._skip_missing_tools()
         if not self._left:
             return
-        dropped = any(one.state == COLD for one in self._left) and not cache.drops_all()
-        remarks = [*[NOT_ALL_DROPPED] * dropped, *filter(None, [quiet.disturbance()])]
+        dropped = any(one.state == COLD for one in self._left) and not pages.drops_all()
+        remarks = [*programs.REMARKS, *[pages.NOT_ALL_DROPPED] * dropped, *filter(None, [quiet.disturbance()])]
         for remark in remarks:
             self._say("note", said=remark)
         wanted = {one.target for one in self._left}
         targets = [target for target in self._targets if target.name in wanted]
         around = activated(targets, need_bytes, lambda name: self._say("entering", target=name), self._warn)
         tools = {tool for step in self._steps for tool in step.tools}
-        with pinned.pinned([*tools, cache.SYNC[0], cache.SYNC_EACH[0]]), around as there, self._leaving():
+        with pinned.pinned([*tools, *pages.FLUSHERS]), around as there, self._leaving():
             self._journal.tell({name: ready.about for name, ready in there.ready.items()}, remarks)
             for name, (outcome, why) in there.lost.items():
                 self._skip_target(name, outcome, why)
@@ -155,9 +150,11 @@ class Run:
     def _skip_missing_tools(self) -> None:
         """Skips the steps whose tool is missing, with one warning each."""
         for step in self._steps:
-            missing = [tool for tool in step.tools if shutil.which(tool) is None]
+            missing = [tool for tool in step.tools if programs.found(tool) is None]
             if missing:
-                why = f"{step.key} was skipped: {' and '.join(missing)} is not installed"
+                reasons = [programs.MISSING[tool] for tool in missing if tool in programs.MISSING]
+                reason = reasons[0] if reasons else f"{' and '.join(missing)} is not installed"
+                why = f"{step.key} was skipped: {reason}"
                 self._warn(why)
                 self._skip([one for one in self._left if one.step is step], Outcome.SKIPPED, why)
 
@@ -272,8 +269,7 @@ def _kind(warning: str) -> str:
 
 def _machine() -> dict[str, str]:
     """Returns the other facts that the samples depend on: halves of a run on different kernels must not be compared."""
-    system = os.uname()
-    return {"host": system.nodename, "kernel": system.release}
+    return machine.host()
 
 
 def _is_needed(path: Path, coming: Sequence[Step], place: Workplace) -> bool:
@@ -293,7 +289,7 @@ def _interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = process.ENDING
 
     def interrupt(*_: object) -> None:
         for number in numbers:

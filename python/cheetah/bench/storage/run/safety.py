@@ -9,21 +9,17 @@ import collections
 import contextlib
 import dataclasses
 import os
-import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from cheetah.bench.failure import Refused
 from cheetah.bench.storage.settings import Settings
-from cheetah.bench.storage.targets import mounts, work
+from cheetah.bench.storage.targets import work
+from cheetah.bench.system import behind, mounts
 
 SUFFIX = ".custody"
-BLOCK = Path("/sys/class/block")
 NAMES_MAX = 100_000
 """The maximum number of names examined in a target, those near its top first."""
-DEPTH_MAX = 16
-"""The maximum depth of loop devices on file systems on loop devices."""
 
 
 @dataclasses.dataclass
@@ -90,7 +86,7 @@ def _around(directory: Path, looked: EvidenceSearch) -> None:
         return
     for alias, other in mounts.aliases(directory, mount):
         _above(directory, alias, other, looked)
-    for file in behind(mount):
+    for file in behind.behind(mount):
         for log in _beside(file):
             looked.evidence.append(f"{directory} is on {file}, which is evidence: {log} is its custody log")
 
@@ -130,7 +126,7 @@ def _within(directory: Path, looked: EvidenceSearch) -> Path | None:
                         looked.missed = f"only the first {NAMES_MAX:,} names were examined"
                         return None
                     if entry.is_dir(follow_symlinks=False):
-                        if entry.stat(follow_symlinks=False).st_dev == device and not _is_ours(entry):
+                        if not mounts.is_elsewhere(entry, device) and not _is_ours(entry):
                             waiting.append(Path(entry.path))
                     elif entry.name.lower().endswith(SUFFIX):
                         return Path(entry.path)
@@ -153,76 +149,3 @@ def _beside(file: Path) -> list[Path]:
     """Returns the logs of a file, and of the file it may be a link to."""
     named = dict.fromkeys(one.with_name(one.name + SUFFIX) for one in (file, Path(os.path.realpath(file))))
     return [log for log in named if os.path.lexists(log)]
-
-
-def behind(mount: mounts.Mount, depth: int = 0) -> list[Path]:
-    """Returns the files that a mount is on, at any depth: a loop device's, a drive's, an image's."""
-    if depth > DEPTH_MAX:
-        return []
-    files: list[Path] = []
-    number = mount.device if mounts.is_block(mount.device) else mounts.device(mount)
-    if number is not None:
-        files += _of_device(mounts.name_of(number))
-    elif mount.fs.partition(".")[0] == "fuse":
-        files += _named_with(str(mount.point))
-    for file in list(files):
-        with contextlib.suppress(OSError):
-            below = mounts.of(file)
-            if below and below != mount:
-                files += [one for one in behind(below, depth + 1) if one not in files]
-    return files
-
-
-def _of_device(name: str) -> list[Path]:
-    """Returns the files that a block device is on."""
-    place = BLOCK / name
-    if (place / "partition").exists():
-        return _of_device(place.resolve().parent.name)
-    files = [Path(file) for loop, file in mounts.loops().items() if loop == name]
-    for slave in _entries(place / "slaves"):
-        files += _of_device(slave.name)
-    served = re.fullmatch(r"(ublk)b(\d+)|(nbd)\d+", name)
-    if served and served[1]:
-        files += [file for pid in _holding(f"/dev/ublkc{served[2]}") for file in _argued(pid)]
-    elif served:
-        with contextlib.suppress(OSError, ValueError):
-            files += _argued(int((place / "pid").read_text(encoding="ascii")))
-    return files
-
-
-def _entries(directory: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return sorted(directory.iterdir())
-    return []
-
-
-def _processes() -> Iterator[int]:
-    yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _holding(device: str) -> Iterator[int]:
-    """Yields processes that have a file open."""
-    for pid in _processes():
-        for link in _entries(Path(f"/proc/{pid}/fd")):
-            with contextlib.suppress(OSError):
-                if os.readlink(link) == device:
-                    yield pid
-                    break
-
-
-def _named_with(point: str) -> list[Path]:
-    """Returns the files in the command lines of processes started with a mount point: FUSE presents them."""
-    return [file for pid in _processes() for file in _argued(pid, point)]
-
-
-def _argued(pid: int, point: str = "") -> list[Path]:
-    """Returns the files in a process's command line; none if `point` was given and is not in it."""
-    try:
-        arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
-        where = os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return []
-    given = [os.path.normpath(os.path.join(where, os.fsdecode(word))) for word in arguments.split(b"\0")[1:] if word]
-    if point and point not in given and point not in map(os.path.realpath, given):
-        return []
-    return [Path(one) for one in given if one != point and os.path.isfile(one)]

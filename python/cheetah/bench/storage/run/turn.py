@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cheetah.bench.storage.measurement import cache, measure, tool
+from cheetah.bench.storage.measurement import cache, measure
 from cheetah.bench.storage.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.steps.step import NotReached, Skipped, Step, Workplace
 from cheetah.bench.storage.targets.target import ReadyTarget
+from cheetah.bench.system import tool
 from cheetah.bench.units import MIB
 
 RESIDENT_SHARE_MAX = 0.01

@@ -1,20 +1,18 @@
 """One cell of the matrix: files of one size, read or written in records of one size, in one order."""
 
 import dataclasses
-import errno
 import functools
-import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench import fio
 from cheetah.bench.storage.steps.step import Base, Command, Workplace
+from cheetah.bench.system import programs
 from cheetah.bench.units import MIB, iec
 
 STRIDE_RECORDS = 17
 """The stride of strided reads in records, as in iozone."""
-DIRECT_RECORD_BYTES = 4096
 WRITTEN_BYTES_MIN = 64 * MIB
 """Small files are written repeatedly up to this total: fio counts the time of writes in milliseconds."""
 
@@ -104,7 +102,7 @@ class MatrixCell(Base):
         # fio adds this to the end of the last record; going back by one record would repeat it for ever.
         rw = operation.rw.format(back=2 * record_bytes, skip=(STRIDE_RECORDS - 1) * record_bytes)
         job = [f"--name={operation.key}", f"--rw={rw}", f"--bs={record_bytes}", f"--size={self._size_bytes}"]
-        job += [f"--filename={file}", "--ioengine=psync", "--thread", f"--direct={int(direct)}", "--invalidate=0"]
+        job += [*programs.fio_options(file), "--thread", f"--direct={int(direct)}", "--invalidate=0"]
         job += [f"--runtime={self._limit_s:g}s"]
         if operation.writes:
             job += ["--fallocate=none", "--end_fsync=1", f"--loops={-(-WRITTEN_BYTES_MIN // self._size_bytes)}"]
@@ -122,21 +120,7 @@ def takes_direct(directory: Path) -> bool:
 
     Work directories have unique names, so each is tried once.
     """
-    path = directory / ".direct"
-    page = mmap.mmap(-1, DIRECT_RECORD_BYTES)
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
-        try:
-            return os.pwrite(file, page, 0) == os.preadv(file, [page], 0) == DIRECT_RECORD_BYTES
-        finally:
-            os.close(file)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-            raise
-        return False
-    finally:
-        path.unlink(missing_ok=True)
-        page.close()
+    return programs.takes_direct(directory)
 
 
 def _fill(file: Path, size_bytes: int) -> None:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.steps.step import Base, Command, NotReached, Workplace
-from cheetah.bench.storage.targets import mounts
+from cheetah.bench.system import mounts, programs
 
 
 class Copy(Base):
-    """`cp` of every byte: holes are written as zeros, and nothing is shared with the source."""
+    """A copy of every byte: holes are written as zeros, and nothing is shared with the source."""
 
     key = "copy"
     title = "copy"
-    tools = ("cp",)
+    tools = (programs.COPY,)
     after = ()
 
     def needs(self, place: Workplace) -> Sequence[Path]:
@@ -32,7 +32,7 @@ class Copy(Base):
         """One."""
         if not place.source.is_file():
             raise NotReached(f"the image {place.source} is gone")
-        return (Command(("cp", "--sparse=never", "--reflink=never", "--", str(place.source), str(place.image))),)
+        return (Command(programs.copy(place.source, place.image)),)
 
     def warnings(self, place: Workplace) -> Sequence[str]:
         """Warns if reading the image may count."""

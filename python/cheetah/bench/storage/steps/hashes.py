@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.steps.step import Base, Command, Workplace
+from cheetah.bench.system import programs
 
 
 class Hash(Base):
@@ -11,7 +12,7 @@ class Hash(Base):
 
     def __init__(self, tool: str) -> None:
         self.key = self.title = tool
-        self.tools = (tool,)
+        self.tools = (programs.digester(tool),)
 
     def outputs(self, place: Workplace) -> Sequence[Path]:
         """The digest."""
@@ -20,4 +21,4 @@ class Hash(Base):
     def commands(self, place: Workplace) -> Sequence[Command]:
         """One."""
         self.require(place)
-        return (Command((*self.tools, "--", str(place.image)), self.outputs(place)[0]),)
+        return (Command(programs.digest(self.key, place.image), self.outputs(place)[0]),)

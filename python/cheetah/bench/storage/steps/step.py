@@ -1,10 +1,11 @@
 """A step: one task of an examiner's tools on a target, measured as a whole."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+
+from cheetah.bench.system import programs
 
 FULL_BELOW_BYTES = 64 << 10
 
@@ -46,10 +47,7 @@ class Command:
 
 def full(place: Workplace, tool: str) -> str:
     """Returns a complaint about a tool that does not report failed writes, if the target is full; otherwise ""."""
-    space = os.statvfs(place.directory)
-    # Others cannot use the blocks reserved for root.
-    blocks = space.f_bfree if os.geteuid() == 0 else space.f_bavail
-    if blocks * space.f_frsize >= FULL_BELOW_BYTES:
+    if programs.free_bytes(place.directory) >= FULL_BELOW_BYTES:
         return ""
     return f"the target is full, and {tool} does not report what it could not write"
 

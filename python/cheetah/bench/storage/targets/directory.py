@@ -4,13 +4,15 @@ import collections
 import contextlib
 import dataclasses
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage.targets import filesystem, mounts
+from cheetah.bench.storage.targets import filesystem
 from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.storage.targets.work import WorkDirectory
+from cheetah.bench.system import mounts, pages
 from cheetah.bench.units import MIB
 
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -94,7 +96,7 @@ class DirectoryTarget:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             # All at once: a disk that fills up halfway would break the file system.
-            os.posix_fallocate(handle, 0, size_bytes)
+            pages.allocate(handle, size_bytes)
         finally:
             os.close(handle)
         disk = filesystem.on(work, path, fs, self.readahead_bytes)
@@ -109,8 +111,7 @@ class DirectoryTarget:
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:
     """Raises BenchError if a directory's file system has less than that free, besides reservations for others."""
-    space = os.statvfs(directory)
-    there = space.f_bavail * space.f_frsize
+    there = shutil.disk_usage(directory).free
     if there - promised_bytes < need_bytes:
         others = f" besides {promised_bytes / MIB:,.0f} MiB for other targets there" if promised_bytes else ""
         raise BenchError(
@@ -121,8 +122,7 @@ def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> 
 
 def free(directory: Path) -> str:
     """Returns the free space, for reports."""
-    space = os.statvfs(directory)
-    return f"{space.f_bavail * space.f_frsize / MIB:,.0f} MiB"
+    return f"{shutil.disk_usage(directory).free / MIB:,.0f} MiB"
 
 
 def about(mount: mounts.Mount | None, device: str | None, directory: Path) -> dict[str, str]:

@@ -1,15 +1,14 @@
 """File systems in files: loop devices, making, mounting, unmounting. Needs root."""
 
 import dataclasses
-import os
 import shutil
 import time
 from pathlib import Path
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run, search_path
-from cheetah.bench.storage.targets import mounts
 from cheetah.bench.storage.targets.target import Missing
+from cheetah.bench.system import mounts, owner
 from cheetah.bench.units import GIB, MIB, iec
 from cheetah.bench.verbs import ResourceOwner
 
@@ -82,7 +81,7 @@ def check(fs: str, file_bytes: int) -> None:
         raise Missing(f"the kernel of this machine does not support {fs}")
     if kind.file_bytes_max is not None and file_bytes > kind.file_bytes_max:
         raise BenchError(f"{fs} cannot hold a file of 4 GiB or more, and the image has {file_bytes / GIB:.1f} GiB")
-    if os.geteuid() != 0:
+    if not owner.is_root():
         raise BenchError(f"{fs} in a file needs root, for loop devices and mounting: run as root")
 
 
@@ -152,7 +151,7 @@ def on(holder: ResourceOwner, path: Path, fs: str, readahead_bytes: int | None =
     holder.at_exit(unmount, directory)
     run([*kind.mount, f"/dev/{loop}", str(directory)])
     # A file system in user space negotiates its read-ahead after mounting, before it answers.
-    os.statvfs(directory)
+    shutil.disk_usage(directory)
     mounted = mounts.of(directory)
     device = Path(f"/sys/block/{loop}/dev").read_text(encoding="ascii").strip()
     bdi = _bdi(fs, directory, device)

@@ -11,7 +11,8 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
-from cheetah.bench.storage.targets import mounts, work
+from cheetah.bench.storage.targets import work
+from cheetah.bench.system import machine, mounts, owner
 
 MARKER_BYTES_MAX = 64 << 10
 PATIENCE_S = 40.0
@@ -45,7 +46,7 @@ def _looked_at(directory: Path) -> Leftover | None:
     try:
         status, marker_status = os.lstat(directory), os.lstat(marker)
         ours = stat.S_ISDIR(status.st_mode) and stat.S_ISREG(marker_status.st_mode)
-        if not ours or status.st_uid != os.geteuid() or marker_status.st_size > MARKER_BYTES_MAX:
+        if not ours or not owner.is_own(status) or marker_status.st_size > MARKER_BYTES_MAX:
             return None
         identity = json.loads(marker.read_text(encoding="utf-8"))
         return Leftover(directory, str(identity["out"]), _process(identity), _elsewhere(identity))
@@ -56,11 +57,11 @@ def _looked_at(directory: Path) -> Leftover | None:
 def _process(identity: dict[str, Any]) -> int | None:
     """Returns the process if alive; a process id is valid only on its machine, until its next boot."""
     pid = int(identity["pid"])
-    return pid if identity["boot"] == work.boot() and work.started(pid) == identity["started"] else None
+    return pid if identity["boot"] == owner.boot() and owner.started(pid) == identity["started"] else None
 
 
 def _elsewhere(identity: dict[str, Any]) -> str:
-    here = identity["boot"] == work.boot() or identity["host"] == os.uname().nodename
+    here = identity["boot"] == owner.boot() or identity["host"] == machine.host()["host"]
     return "" if here else str(identity["host"])
 
 
@@ -100,7 +101,7 @@ def cleared(parents: Sequence[Path]) -> list[str]:
             said.append(f"{whose}, stays: it was made on {leftover.elsewhere}")
         elif leftover.process is None:
             try:
-                work.require_trusted(leftover.directory.parent)
+                owner.require_trusted(leftover.directory.parent)
                 clear(leftover)
                 said.append(f"{whose} that did not end well, was removed")
             except BenchError as error:

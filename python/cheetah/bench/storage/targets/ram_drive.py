@@ -15,6 +15,7 @@ from cheetah.bench.storage.targets import disk_model, filesystem, memory
 from cheetah.bench.storage.targets.directory import free
 from cheetah.bench.storage.targets.target import Missing, ReadyTarget
 from cheetah.bench.storage.targets.work import WorkDirectory, parent
+from cheetah.bench.system import owner
 from cheetah.bench.units import MIB, iec
 
 
@@ -37,7 +38,7 @@ class DriveTarget:
         filesystem.check(self.fs, self.file_bytes)
         if not os.path.exists("/dev/fuse"):
             raise BenchError("/dev/fuse is missing, and a drive is mounted with it: run `modprobe fuse`")
-        if shutil.which("fusermount3") is None and os.geteuid() != 0:
+        if shutil.which("fusermount3") is None and not owner.is_root():
             raise Missing("mounting a drive needs fusermount3, which is not installed")
         size = filesystem.size_for(self.fs, need_bytes)
         self._check_memory(size)

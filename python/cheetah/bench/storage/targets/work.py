@@ -3,9 +3,7 @@
 import contextlib
 import json
 import os
-import pwd
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,7 +14,7 @@ from typing import Any, Self
 from cheetah.bench.failure import BenchError
 from cheetah.bench.interrupts import uninterrupted
 from cheetah.bench.process import Process
-from cheetah.bench.storage.targets import mounts
+from cheetah.bench.system import machine, mounts, owner
 
 PREFIX = "cheetah-bench-"
 MARKER = "made-by-cheetah-bench.json"
@@ -38,7 +36,7 @@ class WorkDirectory:
         self._count = 0
 
     def __enter__(self) -> Self:
-        require_trusted(self._parent)
+        owner.require_trusted(self._parent)
         made: list[Path] = []
         try:
             with uninterrupted():
@@ -106,42 +104,6 @@ def parent() -> Path:
         return Path(tempfile.gettempdir())
 
 
-def require_trusted(directory: Path) -> None:
-    """Raises BenchError if another user could rename files made in a directory and put links in their place, through
-    which this user, perhaps root, would write and remove elsewhere."""
-    for above in [directory.resolve(), *directory.resolve().parents]:
-        try:
-            status = above.stat()
-        except OSError as error:
-            raise BenchError(f"{above}: {error.strerror}") from error
-        if status.st_uid not in _trusted() and not _is_private_mount(above):
-            raise BenchError(
-                f"{above} belongs to the user {_user(status.st_uid)}, who could replace what is written there: run this as"
-                " that user, or name a directory of your own"
-            )
-        if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            raise BenchError(
-                f"every user may replace what is written in {above}: `chmod +t {above}`, or name a directory of your own"
-            )
-
-
-def _trusted() -> set[int]:
-    """Returns the users that may own a directory: root, the current one, and the caller of sudo."""
-    return {0, os.geteuid(), int(os.environ.get("SUDO_UID", "0"))}
-
-
-def _is_private_mount(directory: Path) -> bool:
-    """Returns whether the kernel lets no other user enter, even if a server such as sshfs reports another owner."""
-    mount = mounts.of(directory)
-    return mount is not None and mount.fs.partition(".")[0] == "fuse" and "allow_other" not in mount.options.split(",")
-
-
-def _user(number: int) -> str:
-    with contextlib.suppress(KeyError):
-        return pwd.getpwuid(number).pw_name
-    return str(number)
-
-
 def remove(directory: Path) -> None:
     """Removes a private directory without following links or touching mounts in it. Raises BenchError with what
     remains."""
@@ -159,18 +121,5 @@ def remove(directory: Path) -> None:
 def _identity(out: Path) -> dict[str, Any]:
     """Returns the identity of this process, which shows later whether it is alive."""
     pid = os.getpid()
-    return {"pid": pid, "started": started(pid), "boot": boot(), "host": os.uname().nodename, "out": str(out)}
-
-
-def boot() -> str:
-    """Returns the id of this machine's current boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def started(pid: int) -> str | None:
-    """Returns when a process was started, in ticks since boot; with its process id that identifies it."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()[19]
+    host = machine.host()["host"]
+    return {"pid": pid, "started": owner.started(pid), "boot": owner.boot(), "host": host, "out": str(out)}

@@ -37,7 +37,7 @@ pub fn run(_: &Args, ui: Ui) -> Result<()> {
         surroundings::clock(surroundings::synchronized()),
         surroundings::ports(&surroundings::used_ports()),
         surroundings::rooms(surroundings::known_rooms()),
-        unless_lacking(("python", &["triage", "bench"]), Feature::Python, python),
+        unless_lacking(("python", &["triage", "bench"]), Feature::Bench, python),
     ];
     let failed: Vec<_> = checks.iter().filter(|check| check.state == State::Fails).map(|check| check.name).collect();
     let lines: Vec<_> = checks.iter().map(shown).collect();
@@ -81,9 +81,17 @@ fn shown(check: &Check) -> String {
 
 /// The Python package.
 fn python() -> Check {
-    let (name, verbs): (_, &[_]) = ("python", &["triage", "bench"]);
-    match triage::VERB.usable().and_then(|_| bench::VERB.usable()) {
-        Ok(python) => Check::works(name, verbs, format!("triage and bench run in {}", python.display())),
+    // Where triage is not offered, its packages may be missing.
+    let has_triage = os::offers(triage::VERB.feature).is_ok();
+    let verbs: &[&str] = if has_triage { &["triage", "bench"] } else { &["bench"] };
+    let name = "python";
+    let triage = if has_triage { triage::VERB.usable().map(drop) } else { Ok(()) };
+    match triage.and_then(|()| bench::VERB.usable()) {
+        Ok(python) => Check::works(
+            name,
+            verbs,
+            format!("{} in {}", if has_triage { "triage and bench run" } else { "bench runs" }, python.display()),
+        ),
         Err(why) => Check::works(name, verbs, why.finding).but(State::Fails, why.next),
     }
 }

@@ -30,7 +30,7 @@ pub const LOCK_LENT: &str = LOCK_MORE;
 pub fn offers(feature: Feature) -> Result<()> {
     match feature {
         Feature::UnixSockets => Ok(()),
-        Feature::Mounts | Feature::BlockDevices | Feature::Python | Feature::Demo => {
+        Feature::Mounts | Feature::BlockDevices | Feature::Python | Feature::Bench | Feature::Demo => {
             Err(Error::new(Kind::Unsupported, format!("{feature}, which Cheetah has not for {NAME}"))
                 .next(Attach::ExportOrGoThere))
         }

@@ -1,6 +1,7 @@
 //! Linux, FreeBSD and macOS.
 
 mod process;
+mod python;
 mod signals;
 mod stdout;
 
@@ -11,6 +12,7 @@ pub use process::{
     become_program, keep_files_private, keep_from_ctrl_c, kernel_release, killed_by, leave_stderr, leave_terminal,
     start_apart, stop,
 };
+pub use python::{INSTALL_PYTHON, how_to_install, installed_with, python_on_path};
 pub use signals::Signals;
 pub use stdout::is_stdout_closed;
 

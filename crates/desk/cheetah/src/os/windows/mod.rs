@@ -1,6 +1,7 @@
 //! Windows: it has neither FUSE nor block devices of programs, and stops processes by events of their console.
 
 mod process;
+mod python;
 mod signals;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ pub use process::{
     kernel_release, killed_by, leave_stderr, leave_terminal, lock_own_memory, locked_bytes_max, may_swap, start_apart,
     stop,
 };
+pub use python::{INSTALL_PYTHON, how_to_install, installed_with, python_on_path};
 pub use signals::Signals;
 
 /// The system in a sentence about what it does.
@@ -34,7 +36,13 @@ pub const LEAVES_NOTHING: bool = true;
 ///
 /// With what Windows has not, and what the user can do instead.
 pub fn offers(feature: Feature) -> Result<()> {
-    Err(Error::new(Kind::Unsupported, format!("{feature}, which Windows does not have")).next(Attach::ExportOrGoThere))
+    match feature {
+        Feature::Bench => Ok(()),
+        Feature::Mounts | Feature::BlockDevices | Feature::Python | Feature::Demo | Feature::UnixSockets => {
+            Err(Error::new(Kind::Unsupported, format!("{feature}, which Windows does not have"))
+                .next(Attach::ExportOrGoThere))
+        }
+    }
 }
 
 /// Whether the mode of a file lets every user read and write it: files have no mode here.

@@ -6,6 +6,8 @@ use std::os::windows::io::AsRawHandle as _;
 use std::os::windows::process::CommandExt as _;
 use std::process::{Command, ExitStatus};
 
+use super::Signals;
+
 /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW` (processthreadsapi.h).
 const NEW_PROCESS_GROUP: u32 = 0x0000_0200;
 const NO_WINDOW: u32 = 0x0800_0000;
@@ -71,8 +73,10 @@ pub fn start_apart(command: &mut Command) {
     command.creation_flags(NEW_PROCESS_GROUP | NO_WINDOW);
 }
 
-/// Runs a program to its end, and ends this process with its exit code. Returns only if it cannot be started.
+/// Runs a program to its end, and ends this process with its exit code. Returns only if it cannot be started. Ctrl-C reaches both: the
+/// program decides what to do, and this process waits for it.
 pub fn become_program(mut command: Command) -> io::Error {
+    let _caught = Signals::catch();
     match command.status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,

@@ -22,9 +22,18 @@ use crate::failure::{Context as _, Result};
 use crate::os::{self, Feature};
 
 /// What runs in Python.
-pub static FILES: Verb = Verb { name: "search --files", module: MODULE, packages: &["pytsk3", "pyarrow", "numpy"] };
-pub static RULES: Verb =
-    Verb { name: "search --yara", module: MODULE, packages: &["pytsk3", "pyarrow", "numpy", "yara_x"] };
+pub static FILES: Verb = Verb {
+    name: "search --files",
+    module: MODULE,
+    packages: &["pytsk3", "pyarrow", "numpy"],
+    feature: Feature::Python,
+};
+pub static RULES: Verb = Verb {
+    name: "search --yara",
+    module: MODULE,
+    packages: &["pytsk3", "pyarrow", "numpy", "yara_x"],
+    feature: Feature::Python,
+};
 /// The most volumes, and sentences about each, that are kept.
 const VOLUMES_MAX: usize = 1000;
 const PROBLEMS_MAX: usize = 20;

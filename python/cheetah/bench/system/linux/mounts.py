@@ -1,28 +1,31 @@
 """Mounts, loop devices and block devices, from /proc/self/mountinfo and /sys."""
 
 import contextlib
-import dataclasses
 import os
 import re
 from pathlib import Path
 
+from cheetah.bench.system.mount import Mount
+
+__all__ = [
+    "NO_DRIVES",
+    "Mount",
+    "aliases",
+    "at",
+    "below",
+    "device",
+    "disk_of",
+    "is_block",
+    "is_elsewhere",
+    "loops",
+    "name_of",
+    "of",
+    "table",
+]
+
 MOUNTINFO = Path("/proc/self/mountinfo")
-
-
-@dataclasses.dataclass(frozen=True)
-class Mount:
-    """A line of mountinfo."""
-
-    number: int
-    device: str
-    """"major:minor"; 0:N without a block device."""
-    root: Path
-    """The directory of the file system that is mounted: not "/" for a bind mount."""
-    point: Path
-    options: str
-    fs: str
-    """Its type: "ext4", "fuse.cheetah"."""
-    source: str
+NO_DRIVES = ""
+"""Why no drive can be created for a run here; empty where one can."""
 
 
 def table() -> list[Mount]:
@@ -141,3 +144,8 @@ def loops() -> dict[str, str]:
             # It was detached meanwhile.
             continue
     return found
+
+
+def is_elsewhere(entry: "os.DirEntry[str]", device: int) -> bool:
+    """Returns whether a directory is on another file system than the one with this device number."""
+    return entry.stat(follow_symlinks=False).st_dev != device
