@@ -1,0 +1,5 @@
+//! Making, enlarging and destroying drives.
+
+pub mod create;
+pub mod destroy;
+pub mod usage;

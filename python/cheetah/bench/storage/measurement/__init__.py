@@ -1,0 +1,1 @@
+"""Measuring one command: caches, time, counters, and its bottleneck."""

@@ -1,0 +1,1 @@
+"""A run: its preparation, its turns, its journal, and its part of the results."""

@@ -1,0 +1,1 @@
+"""Targets: directories, file systems in files, and drives, each made ready and taken down."""

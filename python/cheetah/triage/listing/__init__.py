@@ -1,0 +1,1 @@
+"""Listing directories exactly as `fls -r -m /` does."""

@@ -1,0 +1,1 @@
+"""Ranking: which files to read first, and which findings to show first."""

@@ -1,0 +1,1 @@
+"""Reading a source that may be slow, damaged or lost."""

@@ -1,0 +1,1 @@
+"""The tables of a result, and the parts they are merged from."""

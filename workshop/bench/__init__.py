@@ -1,0 +1,1 @@
+"""Every published figure, reproducible: `workshop/bench/run`."""

@@ -1,0 +1,1 @@
+"""The parts of the benchmark, each measured by its `measure(settings)`."""

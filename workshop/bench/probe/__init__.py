@@ -1,0 +1,1 @@
+"""The probe beside other senders and estimators, in network namespaces and an emulated machine."""

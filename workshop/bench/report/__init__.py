@@ -1,0 +1,1 @@
+"""Results on disk, and the tables and plots made of them."""

@@ -1,0 +1,1 @@
+"""The programs of a run: Cheetah, its peers, the tools of an examiner, and helpers."""

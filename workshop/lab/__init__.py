@@ -1,0 +1,1 @@
+"""A network on one machine: namespaces, rates and delays."""
