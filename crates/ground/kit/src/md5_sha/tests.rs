@@ -47,8 +47,8 @@ proptest! {
 
     #[test]
     fn long_messages_in_any_pieces_have_the_hashes_of_the_libraries(
-        len in 0..300 << 10_usize,
-        mut cuts in prop::collection::vec(0..300 << 10_usize, 0..20),
+        len in 0..300_usize << 10,
+        mut cuts in prop::collection::vec(0..300_usize << 10, 0..20),
     ) {
         cuts.sort_unstable();
         let bytes = noise(len);
