@@ -22,7 +22,7 @@ const FEW_MAX: usize = 256;
 struct Choice {
     /// The lengths in bytes from which on patterns are searched together: up to the next one.
     lengths: &'static [usize],
-    /// The bytes of a block. Longer ones tell more of the bytes around them, and are fewer in a window.
+    /// The bytes of a block among long patterns. Longer ones tell more of the bytes around them, and are fewer in a window.
     block_bytes: usize,
     /// The most patterns that are compared where the bytes look like them.
     alike_max: u32,
@@ -43,8 +43,16 @@ const TABLES_BYTES: usize = 16 << 20;
 /// Patterns of up to three bytes are searched apart, as these have all blocks sampled. Up to 64 are found together: the library takes no more,
 /// and up to there this is the fastest way, as `workshop/bench/words.md` shows.
 const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 64 };
-/// Of many patterns, most are long as a rule, and the short ones meet many bytes.
-const MANY: Choice = Choice { lengths: &[1, 4, 8], block_bytes: 4, alike_max: 16, together_max: 0 };
+/// Of many patterns, those that are long are searched apart if most are: a few short ones would let samples of all lie close together.
+const MANY_LONG: Choice = Choice { lengths: &[1, 4, LONG_BYTES], block_bytes: 4, alike_max: 16, together_max: 0 };
+/// Else the short ones decide, and a second search would cost more.
+const MANY: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 0 };
+/// The length in bytes from which on patterns are long.
+const LONG_BYTES: usize = 8;
+/// The most bytes of a block among shorter patterns: with longer ones, nearly each byte would be the beginning of a sample.
+const SHORT_BLOCK_BYTES_MAX: usize = 3;
+/// Most patterns are long if there are as many times more of them than of shorter ones.
+const MOSTLY: usize = 4;
 
 /// Patterns, to be found wherever they stand.
 pub struct Scanner {
@@ -67,7 +75,11 @@ impl Scanner {
     ///
     /// `Kind::Misuse` if that may take more than the memory.
     pub fn new(patterns: Patterns, memory: &mut Memory) -> Result<Self> {
-        let choice = if patterns.len() <= FEW_MAX { &FEW } else { &MANY };
+        let choice = match () {
+            () if patterns.len() <= FEW_MAX => &FEW,
+            () if are_mostly_long(&patterns) => &MANY_LONG,
+            () => &MANY,
+        };
         Self::chosen(patterns, choice, memory)
     }
 
@@ -89,7 +101,9 @@ impl Scanner {
                 engines.push(Engine::Together(together));
                 continue;
             }
-            let (sampled, left_out) = Sampled::new(&patterns, &like, choice.block_bytes, choice.alike_max);
+            let is_long = from >= LONG_BYTES;
+            let block_bytes = choice.block_bytes.min(if is_long { usize::MAX } else { SHORT_BLOCK_BYTES_MAX });
+            let (sampled, left_out) = Sampled::new(&patterns, &like, block_bytes, choice.alike_max);
             engines.extend(sampled.map(Engine::Sampled));
             if !left_out.is_empty() {
                 engines.push(Engine::Automaton(automaton(&patterns, &left_out, memory)?, left_out));
@@ -120,6 +134,14 @@ impl Scanner {
         }
         Ok(())
     }
+}
+
+/// Whether there are many times more long patterns than such as are shorter, but not as short as those that are searched apart anyway.
+fn are_mostly_long(patterns: &Patterns) -> bool {
+    let count = |lengths: std::ops::Range<usize>| {
+        (0..number(patterns.len())).filter(|pattern| lengths.contains(&patterns.bytes(*pattern).len())).count()
+    };
+    count(LONG_BYTES..usize::MAX) >= count(4..LONG_BYTES).saturating_mul(MOSTLY)
 }
 
 /// An automaton for the chosen patterns, which all differ.
