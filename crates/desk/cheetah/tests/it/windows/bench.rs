@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Windows, there};
+use super::wine::{self, Windows, there};
 use crate::support::{Desk, MIB, need, noise, until};
 
 /// The program for Windows with its Python, and the package in it.
@@ -21,7 +21,7 @@ impl Bench {
     /// If all of it is there. If not, reports that the test is skipped.
     fn find() -> Option<Self> {
         let windows = Windows::find()?;
-        let folder = windows.binary.parent()?.join("python");
+        let folder = wine::folder()?.join("python");
         let python = folder.join("org/bytedeco/cpython/windows-x86_64/python.exe");
         let site = folder.join("site");
         if !python.exists() || !site.exists() {

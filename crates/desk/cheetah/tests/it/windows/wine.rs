@@ -30,7 +30,7 @@ const NO_LIBRARY: i32 = 53;
 const SERVER_ENDS_S: u32 = 600;
 
 /// The folder of the binary of `make static TARGET=…`; `None`, and it says so, if that is not built.
-fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/static").join(TARGET);
     if folder.join("cheetah.exe").exists() {
         return Some(folder);
