@@ -12,6 +12,10 @@ TARGET       ?=
 BINARY       ?= target/static/$(if $(TARGET),$(TARGET)/cheetah$(if $(filter %-windows-gnu,$(TARGET)),.exe),cheetah)
 WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
+# The build of ISA-L runs a make of its own, which would install the library below the DESTDIR of this one.
+unexport DESTDIR
+MAKEOVERRIDES =
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-rust test-python test-others test-windows test-systems lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
 

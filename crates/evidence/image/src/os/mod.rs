@@ -2,6 +2,7 @@
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 mod bsd;
+mod fast_zlib;
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 mod holes;
 #[cfg(target_os = "linux")]
@@ -19,6 +20,7 @@ mod windows;
 
 #[cfg(any(target_os = "freebsd", target_os = "macos"))]
 pub(crate) use bsd::*;
+pub(crate) use fast_zlib::FastZlib;
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 pub(crate) use holes::*;
 #[cfg(target_os = "linux")]

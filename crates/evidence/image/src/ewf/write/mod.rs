@@ -8,7 +8,8 @@
 //!
 //! Chunks are queued in runs of a MiB, so that waking threads costs little; the bounded queue bounds memory. The place
 //! of a chunk depends only on the lengths of the chunks before it. A [`Checkpoint`] therefore holds little more than
-//! the open table, and a resumed set is, byte for byte, the same as one that was not interrupted.
+//! the open table, and a resumed set is, byte for byte, the same as one that was not interrupted, if the same program
+//! resumes it on such a processor: the libraries that compress differ by both.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,6 @@ use crate::hash::Hashes;
 use cheetah_error::{Error, Result};
 
 mod checkpoint;
-mod deflate;
 mod files;
 mod names;
 mod options;

@@ -28,7 +28,7 @@ pub struct Compression(u8);
 impl Compression {
     /// Chunks are stored, except chunks of zeros.
     pub const NONE: Self = Self(0);
-    /// As fast as disks are read: two thirds of the time of level 1, for images 3 % larger.
+    /// As fast as disks are read. On Linux with x86-64, half the time of level 1, for images 3 % larger; elsewhere it is level 1.
     pub const FAST: Self = Self(FAST);
     /// Small, for archives; many times slower than [`FAST`](Self::FAST).
     pub const BEST: Self = Self(12);
@@ -47,7 +47,7 @@ impl Compression {
     }
 }
 
-/// The level of our own encoder; not a level of libdeflate.
+/// Not a level of libdeflate, which may be another library: [`FastZlib`](crate::os::FastZlib).
 const FAST: u8 = u8::MAX;
 
 impl Default for Compression {

@@ -4,9 +4,9 @@ use cheetah_device::Data;
 use cheetah_device::data::{Part, is_zero};
 use libdeflater::{CompressionLvl, Compressor, adler32};
 
-use super::deflate::Deflater;
 use super::options::Compression;
 use super::sections::COMPRESSED;
+use crate::os::FastZlib;
 use cheetah_error::{Error, Result};
 
 /// Packed chunks, back to back.
@@ -22,7 +22,7 @@ pub struct Packed {
 enum Method {
     /// None, except for chunks of zeros.
     Stored,
-    Fast(Deflater),
+    Fast(FastZlib),
     Level(Compressor),
 }
 
@@ -31,7 +31,7 @@ impl Method {
     fn zlib(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         match self {
             Self::Stored => None,
-            Self::Fast(deflater) => deflater.zlib(bytes, out),
+            Self::Fast(zlib) => zlib.zlib(bytes, out),
             Self::Level(compressor) => compressor.zlib_compress(bytes, out).ok(),
         }
     }
@@ -51,7 +51,7 @@ impl Packer {
     /// For chunks of `chunk_bytes`.
     pub fn new(chunk_bytes: usize, compression: Compression) -> Result<Self> {
         let method = match compression.level() {
-            _ if compression == Compression::FAST => Method::Fast(Deflater::default()),
+            _ if compression == Compression::FAST => Method::Fast(FastZlib::new()),
             0 => Method::Stored,
             level => {
                 let level = CompressionLvl::new(level.into()).map_err(|error| Error::misuse(format!("{error:?}")))?;
