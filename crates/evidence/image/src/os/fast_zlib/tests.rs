@@ -49,7 +49,7 @@ fn there_and_back(zlib: &mut FastZlib, data: &[u8], less: usize) -> usize {
 /// Runs, text, repeats from anywhere before, and noise over few or many values.
 fn chunk(bytes_max: usize) -> impl Strategy<Value = Vec<u8>> {
     let piece = (0u8..6, any::<u8>(), any::<u16>(), 1usize..3000);
-    (prop::collection::vec(piece, 1..120), any::<u64>(), 8..=bytes_max).prop_map(|(pieces, mut state, len)| {
+    (prop::collection::vec(piece, 1..120), any::<u64>(), 8..=bytes_max).prop_map(move |(pieces, mut state, len)| {
         let text = b"It was the best of times, it was the worst of times, it was the age of wisdom. ";
         let mut data = Vec::new();
         for (kind, value, back, len) in pieces.into_iter().cycle() {
