@@ -55,9 +55,9 @@ fn part(out: &Path) -> Value {
 }
 
 /// How a step ended.
-fn outcome<'a>(part: &'a Value, step: &str) -> (&'a str, &'a str) {
+fn outcome<'a>(part: &'a Value, step: &str) -> &'a str {
     let sample = part["samples"].as_array().unwrap().iter().find(|sample| sample["step"] == step).unwrap();
-    (sample["outcome"].as_str().unwrap(), sample["problem"].as_str().unwrap())
+    sample["outcome"].as_str().unwrap()
 }
 
 #[test]
@@ -71,14 +71,16 @@ fn a_folder_of_windows_is_measured_to_the_end_and_what_was_not_measured_is_said(
         assert_eq!(ran.json()["exit_code"], 0, "{}", ran.out());
         let part = part(&out);
         for step in ["copy", "md5sum", "sha256sum"] {
-            assert_eq!(outcome(&part, step), ("done", ""), "{step}");
+            assert_eq!(outcome(&part, step), "done", "{step}");
         }
-        let (how, why) = outcome(&part, "strings");
-        assert!(how == "skipped" && why.contains("Windows has no strings"), "{how} {why}");
+        assert_eq!(outcome(&part, "strings"), "skipped");
         let said = part["warnings"].to_string();
-        for words in
-            ["Windows does not tell what is in memory", "Python copies and hashes", "is not counted on Windows"]
-        {
+        for words in [
+            "Windows does not tell what is in memory",
+            "Python copies and hashes",
+            "not counted",
+            "Windows has no strings",
+        ] {
             assert!(said.contains(words), "no '{words}' in {said}");
         }
         assert!(out.join("report.html").exists() && out.join("results.csv").exists());
@@ -144,6 +146,6 @@ fn ctrl_c_ends_a_measurement_of_windows_keeps_its_results_and_leaves_nothing_in_
     assert_eq!(ended.code(), Some(1), "{}", fs::read_to_string(desk.at("stderr")).unwrap());
     let part = part(&out);
     assert!(part["problem"].as_str().unwrap().contains("--resume"), "{part}");
-    assert_eq!(outcome(&part, "copy").0, "done");
+    assert_eq!(outcome(&part, "copy"), "done");
     assert_eq!(fs::read_dir(desk.at("target")).unwrap().count(), 0, "something is left in the target");
 }
