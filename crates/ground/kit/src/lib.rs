@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod authority;
+mod blocks;
 pub mod clock;
 mod crc64;
 pub mod disks;
@@ -18,6 +19,7 @@ pub mod machine_memory;
 #[allow(unsafe_code)]
 pub mod mapping;
 pub mod md5;
+pub mod md5_sha;
 pub mod named;
 pub mod number;
 #[allow(unsafe_code)]

@@ -1,4 +1,7 @@
-//! Hashes of a whole image: one pass over the bytes, each hash in a thread of its own.
+//! Hashes of a whole image: one pass over the bytes, in threads of their own.
+//!
+//! BLAKE3 has a thread. MD5, SHA-1 and SHA-256 have one together where the processor makes all three in the time of MD5
+//! ([`cheetah_kit::md5_sha`]), and one each elsewhere.
 
 mod parts;
 
@@ -8,6 +11,7 @@ use std::thread::JoinHandle;
 
 use cheetah_device::Data;
 use cheetah_kit::md5::Md5;
+use cheetah_kit::md5_sha::Md5Sha;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use tokio::sync::mpsc;
@@ -70,6 +74,10 @@ impl HashChoice {
         self.chosen[kind as usize] = true;
         self
     }
+
+    const fn has(self, kind: HashKind) -> bool {
+        self.chosen[kind as usize]
+    }
 }
 
 impl std::ops::BitAnd for HashChoice {
@@ -77,7 +85,7 @@ impl std::ops::BitAnd for HashChoice {
 
     /// Returns the hashes chosen in both.
     fn bitand(self, other: Self) -> Self {
-        self.kinds().filter(|kind| other.chosen[*kind as usize]).fold(Self::NONE, Self::with)
+        self.kinds().filter(|kind| other.has(*kind)).fold(Self::NONE, Self::with)
     }
 }
 
@@ -165,22 +173,26 @@ impl Hashes {
     }
 }
 
-/// A computation of several hashes: one thread each, all fed the same data in the same order.
+/// A computation of several hashes in threads, all fed the same data in the same order.
 pub struct Hashing {
     threads: Vec<Thread>,
     parts: Option<Parts>,
 }
 
 struct Thread {
-    kind: HashKind,
+    kinds: HashChoice,
     queue: mpsc::Sender<Data>,
-    handle: JoinHandle<String>,
+    handle: JoinHandle<Vec<(HashKind, String)>>,
 }
 
 impl Hashing {
-    /// Starts a thread for each chosen hash.
+    /// Starts the threads of the chosen hashes.
     pub fn start(choice: HashChoice) -> Result<Self> {
-        let threads = choice.kinds().map(Thread::start).collect::<Result<_>>()?;
+        Self::of(hashers(choice, Md5Sha::new()))
+    }
+
+    fn of(hashers: Vec<(HashChoice, Hasher)>) -> Result<Self> {
+        let threads = hashers.into_iter().map(|(kinds, hasher)| Thread::start(kinds, hasher)).collect::<Result<_>>()?;
         Ok(Self { threads, parts: None })
     }
 
@@ -193,7 +205,7 @@ impl Hashing {
     /// Queues the next data for every hash; waits while one of them is too far behind.
     pub async fn push(&self, data: &Data) -> Result<()> {
         for thread in &self.threads {
-            thread.queue.send(data.clone()).await.map_err(|_| died(thread.kind))?;
+            thread.queue.send(data.clone()).await.map_err(|_| died(thread.kinds))?;
         }
         if let Some(parts) = &self.parts {
             parts.push(data).await?;
@@ -213,11 +225,15 @@ impl Hashing {
             None => Vec::new(),
         };
         let (queues, threads): (Vec<_>, Vec<_>) =
-            self.threads.into_iter().map(|thread| (thread.queue, (thread.kind, thread.handle))).unzip();
+            self.threads.into_iter().map(|thread| (thread.queue, (thread.kinds, thread.handle))).unzip();
         drop(queues);
         let join = || -> Result<Hashes> {
-            threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kind, handle)| {
-                hashes.set(kind, handle.join().map_err(|_| died(kind))?);
+            threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kinds, handle)| {
+                let digests = handle.join().map_err(|_| died(kinds))?;
+                digests
+                    .into_iter()
+                    .filter(|(kind, _)| kinds.has(*kind))
+                    .for_each(|(kind, digest)| hashes.set(kind, digest));
                 Ok(hashes)
             })
         };
@@ -227,34 +243,47 @@ impl Hashing {
     }
 }
 
-fn died(kind: HashKind) -> Error {
-    Error::failed(format!("the {} thread ended before its work was done; this is a bug, please report it", kind.name()))
+fn died(kinds: HashChoice) -> Error {
+    Error::failed(format!("the {kinds} thread ended before its work was done; this is a bug, please report it"))
 }
 
 impl Thread {
-    fn start(kind: HashKind) -> Result<Self> {
+    fn start(kinds: HashChoice, mut hasher: Hasher) -> Result<Self> {
         let (queue, mut pieces) = mpsc::channel::<Data>(QUEUE_MAX);
         let work = move || {
-            let mut hasher = Hasher::new(kind);
             while let Some(piece) = pieces.blocking_recv() {
                 piece.runs().for_each(|bytes| hasher.feed(bytes));
             }
-            hasher.hex()
+            hasher.digests()
         };
         let handle = std::thread::Builder::new()
-            .name(format!("hash-{}", kind.name()))
+            .name(format!("hash-{kinds}"))
             .spawn(work)
             .map_err(|error| Error::io("starting a hashing thread", &error))?;
-        Ok(Self { kind, queue, handle })
+        Ok(Self { kinds, queue, handle })
     }
 }
 
-/// The state of one hash.
+/// Returns what each thread computes, and its state before the first byte. With `md5_sha`, SHA-1 and SHA-256 are made beside
+/// MD5, where they take no time of their own.
+fn hashers(choice: HashChoice, md5_sha: Option<Md5Sha>) -> Vec<(HashChoice, Hasher)> {
+    let md5 = HashChoice::NONE.with(HashKind::Md5);
+    let beside = choice & md5.with(HashKind::Sha1).with(HashKind::Sha256);
+    let together = md5_sha.filter(|_| beside.has(HashKind::Md5) && beside != md5);
+    let alone = choice.kinds().filter(|kind| together.is_none() || !beside.has(*kind));
+    let mut hashers: Vec<_> = alone.map(|kind| (HashChoice::NONE.with(kind), Hasher::new(kind))).collect();
+    hashers.extend(together.map(|state| (beside, Hasher::Md5Sha(Box::new(state)))));
+    hashers
+}
+
+/// The state of a thread.
 enum Hasher {
     Md5(Md5),
     Sha1(sha1::Sha1),
     Sha256(sha2::Sha256),
     Blake3(Box<blake3::Hasher>),
+    /// Those three, whichever of them are chosen.
+    Md5Sha(Box<Md5Sha>),
 }
 
 impl Hasher {
@@ -275,15 +304,24 @@ impl Hasher {
             Self::Blake3(hasher) => {
                 hasher.update(bytes);
             }
+            Self::Md5Sha(hasher) => hasher.update(bytes),
         }
     }
 
-    fn hex(self) -> String {
+    fn digests(self) -> Vec<(HashKind, String)> {
         match self {
-            Self::Md5(hasher) => hex(&hasher.finalize()),
-            Self::Sha1(hasher) => hex(&hasher.finalize()),
-            Self::Sha256(hasher) => hex(&hasher.finalize()),
-            Self::Blake3(hasher) => hex(hasher.finalize().as_bytes()),
+            Self::Md5(hasher) => vec![(HashKind::Md5, hex(&hasher.finalize()))],
+            Self::Sha1(hasher) => vec![(HashKind::Sha1, hex(&hasher.finalize()))],
+            Self::Sha256(hasher) => vec![(HashKind::Sha256, hex(&hasher.finalize()))],
+            Self::Blake3(hasher) => vec![(HashKind::Blake3, hex(hasher.finalize().as_bytes()))],
+            Self::Md5Sha(hasher) => {
+                let digests = hasher.finalize();
+                vec![
+                    (HashKind::Md5, hex(&digests.md5)),
+                    (HashKind::Sha1, hex(&digests.sha1)),
+                    (HashKind::Sha256, hex(&digests.sha256)),
+                ]
+            }
         }
     }
 }
@@ -326,6 +364,51 @@ mod tests {
         assert_eq!(hashes.sha256.as_deref(), Some(sha256));
         let blake3 = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
         assert_eq!(hashes.blake3.as_deref(), Some(blake3));
+    }
+
+    /// The hashes of a content in pieces, with MD5 and SHA together or in threads of their own.
+    async fn hashes_of(choice: HashChoice, md5_sha: Option<Md5Sha>, content: &[u8]) -> Hashes {
+        let hashing = Hashing::of(hashers(choice, md5_sha)).unwrap();
+        for piece in content.chunks(70_001) {
+            hashing.push(&piece.to_vec().into()).await.unwrap();
+        }
+        hashing.finish().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_choice_has_its_hashes_and_no_other_together_and_apart() {
+        let content: Vec<u8> = (0..300_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let all = Hashes {
+            md5: Some(hex(&md5::Md5::digest(&content))),
+            sha1: Some(hex(&sha1::Sha1::digest(&content))),
+            sha256: Some(hex(&sha2::Sha256::digest(&content))),
+            blake3: Some(hex(blake3::hash(&content).as_bytes())),
+        };
+        for chosen in 0..16 {
+            let choice = HashChoice { chosen: std::array::from_fn(|kind| chosen >> kind & 1 == 1) };
+            let expected = all.iter().filter(|(kind, _)| choice.has(*kind)).fold(
+                Hashes::default(),
+                |mut hashes, (kind, digest)| {
+                    hashes.set(kind, digest.to_owned());
+                    hashes
+                },
+            );
+            assert_eq!(hashes_of(choice, None, &content).await, expected, "{choice}, apart");
+            assert_eq!(hashes_of(choice, Md5Sha::new(), &content).await, expected, "{choice}, together");
+        }
+    }
+
+    #[test]
+    fn sha_is_made_beside_md5_where_the_processor_can_and_never_without_it() {
+        let Some(state) = Md5Sha::new() else { return };
+        let threads = |text: &str, md5_sha| -> Vec<String> {
+            hashers(text.parse().unwrap(), md5_sha).into_iter().map(|(kinds, _)| kinds.to_string()).collect()
+        };
+        assert_eq!(threads("all", Some(state.clone())), ["blake3", "md5,sha1,sha256"]);
+        assert_eq!(threads("md5,sha256", Some(state.clone())), ["md5,sha256"]);
+        assert_eq!(threads("sha1,sha256", Some(state.clone())), ["sha1", "sha256"]);
+        assert_eq!(threads("md5,blake3", Some(state)), ["md5", "blake3"]);
+        assert_eq!(threads("all", None), ["md5", "sha1", "sha256", "blake3"]);
     }
 
     #[tokio::test]
