@@ -121,7 +121,7 @@ impl Pass<'_> {
         let LoadRequest { drive, errors_max, .. } = self.request;
         let (mut digests, hashing) = (
             Digests::new(self.size)?,
-            Hashing::start(drive.hashes)?.with_parts(SourceFiles::parts(self.source, drive.hashes))?,
+            Hashing::start_with_parts(drive.hashes, SourceFiles::parts(self.source, drive.hashes))?,
         );
         let (mut reader, mut writer) = (self.reader(), ChunkWriter::new(to.clone(), name));
         let (mut bad, mut damage) = (Vec::new(), Damage::default());

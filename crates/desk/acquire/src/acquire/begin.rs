@@ -164,7 +164,7 @@ async fn begin_new(
         resumed_at: 0,
     })?;
     let parts = SourceFiles::parts(&evidence.source, request.hashes);
-    let hashing = Hashing::start(request.hashes)?.with_parts(parts)?;
+    let hashing = Hashing::start_with_parts(request.hashes, parts)?;
     Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
 }
 
@@ -290,7 +290,7 @@ async fn take_up(
         resumed_at: state.at,
     })?;
     let hashes = state.start.hash_choice()?;
-    let hashing = Hashing::start(hashes)?.with_parts(SourceFiles::parts(&evidence.source, hashes))?;
+    let hashing = Hashing::start_with_parts(hashes, SourceFiles::parts(&evidence.source, hashes))?;
     let mut setup = setup(request, &state.start);
     let Some(marks) = state.marks.clone().filter(|_| state.at > 0) else {
         // No checkpoint was written. Partial files that are there are from this acquisition.

@@ -7,6 +7,7 @@ mod parts;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use cheetah_device::Data;
@@ -175,8 +176,20 @@ impl Hashes {
 
 /// A computation of several hashes in threads, all fed the same data in the same order.
 pub struct Hashing {
+    choice: HashChoice,
     threads: Vec<Thread>,
-    parts: Option<Parts>,
+    parts: PartHashes,
+    pushed_bytes: AtomicU64,
+}
+
+/// How the SHA-256 of parts is made.
+enum PartHashes {
+    /// There are none.
+    None,
+    /// The only part is the whole, of this many bytes.
+    Whole(u64),
+    /// In a thread of their own.
+    Apart(Parts),
 }
 
 struct Thread {
@@ -188,18 +201,19 @@ struct Thread {
 impl Hashing {
     /// Starts the threads of the chosen hashes.
     pub fn start(choice: HashChoice) -> Result<Self> {
-        Self::of(hashers(choice, Md5Sha::new()))
+        Self::start_with_parts(choice, Vec::new())
     }
 
-    fn of(hashers: Vec<(HashChoice, Hasher)>) -> Result<Self> {
-        let threads = hashers.into_iter().map(|(kinds, hasher)| Thread::start(kinds, hasher)).collect::<Result<_>>()?;
-        Ok(Self { threads, parts: None })
-    }
-
-    /// Computes the SHA-256 of parts of the data, too, which have these sizes in bytes and follow each other.
-    pub fn with_parts(self, sizes: Vec<u64>) -> Result<Self> {
-        let parts = if sizes.is_empty() { None } else { Some(Parts::start(sizes)?) };
-        Ok(Self { parts, ..self })
+    /// The same, and computes the SHA-256 of parts of the data, which have these sizes in bytes and follow each other.
+    pub fn start_with_parts(choice: HashChoice, sizes: Vec<u64>) -> Result<Self> {
+        let (made, parts) = match sizes[..] {
+            [] => (choice, PartHashes::None),
+            // A hash of the whole is made beside MD5.
+            [size] => (choice.with(HashKind::Sha256), PartHashes::Whole(size)),
+            _ => (choice, PartHashes::Apart(Parts::start(sizes)?)),
+        };
+        let threads = start_all(hashers(made, Md5Sha::new()))?;
+        Ok(Self { choice, threads, parts, pushed_bytes: AtomicU64::new(0) })
     }
 
     /// Queues the next data for every hash; waits while one of them is too far behind.
@@ -207,9 +221,10 @@ impl Hashing {
         for thread in &self.threads {
             thread.queue.send(data.clone()).await.map_err(|_| died(thread.kinds))?;
         }
-        if let Some(parts) = &self.parts {
+        if let PartHashes::Apart(parts) = &self.parts {
             parts.push(data).await?;
         }
+        self.pushed_bytes.fetch_add(data.len(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -220,27 +235,40 @@ impl Hashing {
 
     /// The same, with the SHA-256 of each part that was seen as a whole, in order.
     pub async fn finish_with_parts(self) -> Result<(Hashes, Vec<String>)> {
+        let mut hashes = joined(self.threads).await?;
+        let pushed_bytes = self.pushed_bytes.into_inner();
         let parts = match self.parts {
-            Some(parts) => parts.finish().await?,
-            None => Vec::new(),
+            PartHashes::None => Vec::new(),
+            PartHashes::Whole(size) if size == pushed_bytes => hashes.sha256.iter().cloned().collect(),
+            PartHashes::Whole(_) => Vec::new(),
+            PartHashes::Apart(parts) => parts.finish().await?,
         };
-        let (queues, threads): (Vec<_>, Vec<_>) =
-            self.threads.into_iter().map(|thread| (thread.queue, (thread.kinds, thread.handle))).unzip();
-        drop(queues);
-        let join = || -> Result<Hashes> {
-            threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kinds, handle)| {
-                let digests = handle.join().map_err(|_| died(kinds))?;
-                digests
-                    .into_iter()
-                    .filter(|(kind, _)| kinds.has(*kind))
-                    .for_each(|(kind, digest)| hashes.set(kind, digest));
-                Ok(hashes)
-            })
-        };
-        let joined = tokio::task::spawn_blocking(join).await;
-        let hashes = joined.map_err(|error| Error::failed(format!("hashing: {error}")))?;
-        Ok((hashes?, parts))
+        if !self.choice.has(HashKind::Sha256) {
+            hashes.sha256 = None;
+        }
+        Ok((hashes, parts))
     }
+}
+
+fn start_all(hashers: Vec<(HashChoice, Hasher)>) -> Result<Vec<Thread>> {
+    hashers.into_iter().map(|(kinds, hasher)| Thread::start(kinds, hasher)).collect()
+}
+
+/// Waits for the threads, and returns their digests.
+async fn joined(threads: Vec<Thread>) -> Result<Hashes> {
+    let (queues, threads): (Vec<_>, Vec<_>) =
+        threads.into_iter().map(|thread| (thread.queue, (thread.kinds, thread.handle))).unzip();
+    drop(queues);
+    let join = || -> Result<Hashes> {
+        threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kinds, handle)| {
+            let digests = handle.join().map_err(|_| died(kinds))?;
+            let made = digests.into_iter().filter(|(kind, _)| kinds.has(*kind));
+            made.for_each(|(kind, digest)| hashes.set(kind, digest));
+            Ok(hashes)
+        })
+    };
+    let joined = tokio::task::spawn_blocking(join).await;
+    joined.map_err(|error| Error::failed(format!("hashing: {error}")))?
 }
 
 fn died(kinds: HashChoice) -> Error {
@@ -368,11 +396,13 @@ mod tests {
 
     /// The hashes of a content in pieces, with MD5 and SHA together or in threads of their own.
     async fn hashes_of(choice: HashChoice, md5_sha: Option<Md5Sha>, content: &[u8]) -> Hashes {
-        let hashing = Hashing::of(hashers(choice, md5_sha)).unwrap();
+        let threads = start_all(hashers(choice, md5_sha)).unwrap();
         for piece in content.chunks(70_001) {
-            hashing.push(&piece.to_vec().into()).await.unwrap();
+            for thread in &threads {
+                thread.queue.send(piece.to_vec().into()).await.unwrap();
+            }
         }
-        hashing.finish().await.unwrap()
+        joined(threads).await.unwrap()
     }
 
     #[tokio::test]
@@ -409,6 +439,28 @@ mod tests {
         assert_eq!(threads("sha1,sha256", Some(state.clone())), ["sha1", "sha256"]);
         assert_eq!(threads("md5,blake3", Some(state)), ["md5", "blake3"]);
         assert_eq!(threads("all", None), ["md5", "sha1", "sha256", "blake3"]);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_the_whole_has_its_hash_and_the_hashes_are_those_chosen() {
+        let content = vec![7; 200_001];
+        let sha256 = hex(&sha2::Sha256::digest(&content));
+        for (choice, size, has_part) in [
+            ("md5", 200_001, true),
+            ("none", 200_001, true),
+            ("all", 200_001, true),
+            ("md5", 200_002, false),
+            ("sha256", 200_000, false),
+        ] {
+            let choice: HashChoice = choice.parse().unwrap();
+            let hashing = Hashing::start_with_parts(choice, vec![size]).unwrap();
+            for piece in content.chunks(70_001) {
+                hashing.push(&piece.to_vec().into()).await.unwrap();
+            }
+            let (hashes, parts) = hashing.finish_with_parts().await.unwrap();
+            assert_eq!(hashes.choice(), choice);
+            assert_eq!(parts, if has_part { vec![sha256.clone()] } else { Vec::new() }, "{choice}, {size}");
+        }
     }
 
     #[tokio::test]
