@@ -1,4 +1,4 @@
-//! igzip of Intel's ISA-L at level 1: C and assembler, about twice as fast as libdeflate at its lowest level.
+//! igzip of Intel's ISA-L at level 1: C and assembler, about twice as fast as libdeflate at level 1.
 //!
 //! A chunk must always be compressed to the same bytes: else a resumed image would not be the same as one that was not interrupted,
 //! and a resumed upload would send most of its parts again. But if nothing precedes the input, igzip's assembler enters the third

@@ -2,7 +2,7 @@
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod igzip;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_os = "linux", target_arch = "x86_64"))))]
 mod libdeflate;
 #[cfg(test)]
 mod tests;
