@@ -50,7 +50,7 @@ impl RunOptions {
         Self { part_bytes: Self::PART_BYTES, workers, read_ahead: READ_AHEAD, absent: Vec::new(), within: None }
     }
 
-    /// The same for a file of this machine, of which no more is read ahead than keeps the workers busy: what was read is searched while it
+    /// The same for a file, of which no more is read ahead than keeps the workers busy: what was read is searched while it
     /// is in a processor's cache.
     #[must_use]
     pub fn of_local_file(self) -> Self {

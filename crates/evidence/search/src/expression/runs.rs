@@ -8,6 +8,9 @@ use super::text::Characters;
 /// What follows or precedes each character of ASCII in UTF-16.
 static NUL: Class = Class::of("\0");
 
+/// The fewest characters of which one lies within some 64 bytes: a single one of UTF-16 may begin in these and end in the next.
+const MASKS_LEN_MIN: usize = 2;
+
 /// Calls `place` with each place at which at least `len` characters of the class begin, in order. The class does not have NUL.
 ///
 /// In UTF-16, characters may begin at even or odd places. Two runs of which one begins at an even place and one at an odd do not overlap:
@@ -18,11 +21,12 @@ pub fn each_in_runs<C: Characters>(
     len: usize,
     place: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
-    if are_masks_fast() { by_masks(text, class, len, place) } else { by_skips(text, class, len, place) }
+    let has_masks = are_masks_fast() && len >= MASKS_LEN_MIN;
+    if has_masks { by_masks(text, class, len, place) } else { by_skips(text, class, len, place) }
 }
 
-/// Looks at 64 bytes at once. A run has half of its characters, but one that is cut, within some 64 bytes: only from there on it is
-/// followed to its ends.
+/// Looks at 64 bytes at once, for runs of [`MASKS_LEN_MIN`] characters or more. A run has half of its characters, but one that is cut, within
+/// some 64 bytes: only from there on it is followed to its ends.
 fn by_masks<C: Characters>(
     text: C,
     class: &Class,
@@ -119,16 +123,30 @@ mod tests {
 
     fn check<C: Characters>(text: C, len: usize) {
         let wanted = naive(text, len);
-        for (way, what) in [(true, "masks"), (false, "skips")] {
+        for what in ["masks", "skips", "either"] {
             let mut places = Vec::new();
             let note = |at| {
                 places.push(at);
                 Ok(())
             };
-            let done = if way { by_masks(text, &CLASS, len, note) } else { by_skips(text, &CLASS, len, note) };
+            let done = match what {
+                "masks" if len < MASKS_LEN_MIN => continue,
+                "masks" => by_masks(text, &CLASS, len, note),
+                "skips" => by_skips(text, &CLASS, len, note),
+                _ => each_in_runs(text, &CLASS, len, note),
+            };
             assert!(done.is_ok());
             assert_eq!(places, wanted, "{what}, {len} in {:?}", text.bytes());
         }
+    }
+
+    #[test]
+    fn a_character_that_begins_at_the_end_of_64_bytes_is_found() {
+        let little = [vec![b'7'; 64], vec![0]].concat();
+        let big = [vec![0; 64], vec![b'7']].concat();
+        assert_eq!((naive(Wide::<false>(&little), 1), naive(Wide::<true>(&big), 1)), (vec![63], vec![63]));
+        check(Wide::<false>(&little), 1);
+        check(Wide::<true>(&big), 1);
     }
 
     proptest! {

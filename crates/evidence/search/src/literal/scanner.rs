@@ -1,7 +1,8 @@
 //! The way in which patterns are searched, by their number and lengths.
 //!
 //! Up to some dozens of patterns are found by their first bytes, sixteen and more places at a time ([`Together`]). More of them are
-//! found by samples ([`Sampled`]), those of like lengths together: the shortest one decides how far samples are apart. Where too many of them look alike, an automaton finds the others (Aho and Corasick 1975), which takes the same time for any bytes.
+//! found by samples ([`Sampled`]), those of like lengths together: the shortest one decides how far samples are apart. Where too many of them
+//! look alike, an automaton finds the others (Aho and Corasick 1975), which takes the same time for any bytes.
 
 use std::collections::BTreeMap;
 

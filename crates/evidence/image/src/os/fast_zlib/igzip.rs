@@ -46,19 +46,20 @@ impl FastZlib {
     /// Writes `data` to `out` as a zlib stream and returns its length, or `None` if there is not enough room, or `data` has less
     /// than eight bytes.
     pub(crate) fn zlib(&mut self, data: &[u8], out: &mut [u8]) -> Option<usize> {
-        let (first, rest) = data.split_at_checked(FIRST_BYTES)?;
+        let first = data.get(..FIRST_BYTES)?;
         let room = out.len().checked_sub(SUM_BYTES)?;
         let (header, blocks) = out.get_mut(..room)?.split_at_mut_checked(HEADER.len())?;
         let (stored, blocks) = blocks.split_at_mut_checked(FIRST_BYTES)?;
         header.copy_from_slice(&HEADER);
         stored.copy_from_slice(first);
-        let end = HEADER.len() + FIRST_BYTES + self.deflate(first, rest, blocks)?;
+        let end = HEADER.len() + FIRST_BYTES + self.deflate(data, blocks)?;
         out.get_mut(end..end + SUM_BYTES)?.copy_from_slice(&adler32(data).to_be_bytes());
         Some(end + SUM_BYTES)
     }
 
-    /// Writes `data` to `out` as the last blocks of a deflate stream, in which `before` precedes it; returns their length.
-    fn deflate(&mut self, before: &[u8], data: &[u8], out: &mut [u8]) -> Option<usize> {
+    /// Writes all but the first bytes of `data`, which precede it in the deflate stream, to `out` as its last blocks; returns their length.
+    fn deflate(&mut self, data: &[u8], out: &mut [u8]) -> Option<usize> {
+        let (before, rest) = data.split_at_checked(FIRST_BYTES)?;
         let stream = &mut *self.stream;
         // SAFETY: the stream was initialised.
         unsafe { isal::isal_deflate_reset(stream) };
@@ -72,12 +73,15 @@ impl FastZlib {
         stream.gzip_flag = isal::IGZIP_DEFLATE as u16;
         stream.flush = isal::NO_FLUSH as u16;
         stream.end_of_stream = 1;
-        stream.next_in = data.as_ptr().cast_mut();
-        stream.avail_in = u32::try_from(data.len()).ok()?;
+        // Of all of `data`, so that what lies before may be read through it.
+        stream.next_in = data.as_ptr().wrapping_add(FIRST_BYTES).cast_mut();
+        stream.avail_in = u32::try_from(rest.len()).ok()?;
         stream.next_out = out.as_mut_ptr();
         stream.avail_out = u32::try_from(out.len()).unwrap_or(u32::MAX);
         // SAFETY: input, output and the memory for the level have at least the lengths that the stream names, and live longer than this call.
-        // The input is only read.
+        // The input is only read. igzip may also read up to 32 KiB before it, where its table says that bytes repeat: the table has only
+        // places of the first bytes, which lie directly before the rest, and of the rest; its empty entries stand for the last of the first
+        // bytes. So all of that lies within `data`.
         let done = unsafe { isal::isal_deflate(stream) };
         let is_whole = stream.internal_state.state == isal::isal_zstate_state_ZSTATE_END;
         let is_well = [known, done].iter().all(|code| *code == isal::COMP_OK as i32);

@@ -83,9 +83,10 @@ proptest! {
     ) {
         let mut zlib = FastZlib::new();
         there_and_back(&mut zlib, &first, less);
-        let len = there_and_back(&mut zlib, &second, less);
+        there_and_back(&mut zlib, &second, less);
         // Nothing of a chunk is left for the next one.
-        prop_assert_eq!(there_and_back(&mut FastZlib::new(), &second, less), len);
+        there_and_back(&mut zlib, &first, less);
+        prop_assert!(roomy(&mut zlib, &second) == roomy(&mut FastZlib::new(), &second), "it depends on earlier chunks");
     }
 
     #[test]
