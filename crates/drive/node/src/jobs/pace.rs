@@ -4,7 +4,8 @@
 //! them a little, and its content displaces theirs from caches. So the jobs pause as the congestion windows of TCP do: the half of
 //! them at once while something waits, and one more after a while in which hardly anything does (pressure stall information,
 //! Documentation/accounting/psi.rst of Linux). The node's own threads that wait count, too: then other programs have the processors.
-//! On a kernel that does not tell this, the share of the processors that other programs have stands for it.
+//! On a kernel that does not tell this, the time stands for it that other programs have processors beyond all but one: less of it leaves
+//! a processor free, so that nothing waits.
 //!
 //! A thread of its own looks at the pressure, outside the idle class: on a busy machine, threads of that class run about once a second,
 //! and would notice a second late that they are in the way. It sleeps while there are no jobs. Threads whose jobs pause wake up
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::os::need_of_processors;
+use crate::os::{Need, need_of_processors};
 
 /// The interval of looks at the pressure, while there are jobs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -67,12 +68,12 @@ impl Pace {
     /// As many as there are threads at first. If `gives_way`, fewer do while programs wait.
     pub fn new(threads: usize, gives_way: bool) -> Self {
         let need = gives_way.then(need_of_processors).flatten();
-        Self { gives_way, ..Self::with(threads, need.unwrap_or(|| None)) }
+        Self { gives_way, ..Self::with(threads, need.unwrap_or(Need { reading: || None, without_waiting: 0 })) }
     }
 
-    fn with(threads: usize, waited: fn() -> Option<Duration>) -> Self {
+    fn with(threads: usize, Need { reading: waited, without_waiting }: Need) -> Self {
         let state = State { begun: BTreeSet::new(), working: threads, is_ended: false };
-        let looks = waited().map(|waited| Looks::new(Instant::now(), waited));
+        let looks = waited().map(|waited| Looks::new(Instant::now(), waited, without_waiting));
         Self {
             threads,
             state: Mutex::new(state),
@@ -152,11 +153,14 @@ struct Looks {
     window: (Instant, Duration),
     /// Since when it has been quiet, and the number of jobs the same.
     quiet: Instant,
+    /// How much of that time passes in each second in which nothing waits, in seconds.
+    without_waiting: f64,
 }
 
 impl Looks {
-    fn new(now: Instant, waited: Duration) -> Self {
-        Self { last: (now, waited), window: (now, waited), quiet: now }
+    fn new(now: Instant, waited: Duration, without_waiting: u32) -> Self {
+        let without_waiting = f64::from(without_waiting);
+        Self { last: (now, waited), window: (now, waited), quiet: now, without_waiting }
     }
 
     /// The number of jobs that may be worked on after a look.
@@ -166,8 +170,11 @@ impl Looks {
         if since(self.last.0) < LOOK {
             return working;
         }
-        let share =
-            |(at, before): (Instant, Duration)| waited.saturating_sub(before).as_secs_f64() / since(at).as_secs_f64();
+        let without_waiting = self.without_waiting;
+        let share = |(at, before): (Instant, Duration)| {
+            let grown = waited.saturating_sub(before).as_secs_f64() / since(at).as_secs_f64();
+            (grown - without_waiting).max(0.0)
+        };
         let look_share = share(self.last);
         self.last = (now, waited);
         let window_share = (since(self.window.0) >= WINDOW).then(|| share(self.window));
@@ -247,7 +254,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn pace(threads: usize) -> Pace {
-        Pace::with(threads, || Some(Duration::ZERO))
+        Pace::with(threads, Need { reading: || Some(Duration::ZERO), without_waiting: 0 })
     }
 
     /// Which of the jobs may be worked on, if as many may.
@@ -296,8 +303,12 @@ mod tests {
 
     impl Machine {
         fn new(working: usize) -> Self {
+            Self::without_waiting(working, 0)
+        }
+
+        fn without_waiting(working: usize, without_waiting: u32) -> Self {
             let now = Instant::now();
-            Self { now, waited: Duration::ZERO, looks: Looks::new(now, Duration::ZERO), working }
+            Self { now, waited: Duration::ZERO, looks: Looks::new(now, Duration::ZERO, without_waiting), working }
         }
 
         /// The number of jobs after this time, in which something waits for this share of it. Looks are `LOOK` apart.
@@ -336,6 +347,16 @@ mod tests {
         machine.after(S / 2, 0.0);
         assert_eq!(machine.after(LOOK, 0.9), 2);
         assert_eq!(machine.after(5 * S, 0.0), 2);
+    }
+
+    #[test]
+    fn where_only_the_time_of_others_is_told_jobs_pause_once_these_leave_no_processor() {
+        // Two processors. Others have a tenth of one, all of one, and both.
+        let mut machine = Machine::without_waiting(0, 1);
+        assert_eq!(machine.after(60 * S, 0.1), 4);
+        assert_eq!(machine.after(60 * S, 1.0), 4);
+        assert_eq!(machine.after(60 * S, 2.0), 0);
+        assert_eq!(machine.after(60 * S, 0.1), 4);
     }
 
     #[test]
@@ -408,7 +429,8 @@ mod tests {
 
     #[test]
     fn jobs_that_give_no_way_and_machines_without_pressure_information_do_not_pause() {
-        for (pace, is_blind) in [(Pace::new(2, false), false), (Pace::with(2, || None), true)] {
+        let nothing = Need { reading: || None, without_waiting: 0 };
+        for (pace, is_blind) in [(Pace::new(2, false), false), (Pace::with(2, nothing), true)] {
             assert_eq!((pace.looks(), pace.is_blind()), (false, is_blind));
             let turns = [pace.begin(), pace.begin()];
             pace.look(Instant::now() + 60 * S);

@@ -3,38 +3,52 @@
 
 use std::time::Duration;
 
+use super::Need;
+
 /// The unit of times in `/proc/stat` (`USER_HZ`), the same on every processor for which there is a build.
 const TICK_MS: u64 = 10;
 
-/// What shows whether other programs need the processors, as a time that grows while they do: how long some process has waited for a
-/// processor, or else how long others have had the processors. `None` if the system shows neither.
-pub(crate) fn need_of_processors() -> Option<fn() -> Option<Duration>> {
-    let readings: [fn() -> Option<Duration>; 2] = [|| waited("/proc/pressure/cpu"), had_by_others];
-    readings.into_iter().find(|reading| reading().is_some())
+/// What shows whether other programs need the processors: how long some process has waited for one, or else how long others have had
+/// them. `None` if the system shows neither.
+///
+/// Others that have all processors but one leave that one to this process, and do not wait. Only what they have beyond that is time for
+/// which they would have to wait if this process did not give way.
+pub(crate) fn need_of_processors() -> Option<Need> {
+    let waiting = Need { reading: || waited("/proc/pressure/cpu"), without_waiting: 0 };
+    if (waiting.reading)().is_some() {
+        return Some(waiting);
+    }
+    let processors = processors(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    let having = Need { reading: had_by_others, without_waiting: processors - 1 };
+    (having.reading)().map(|_| having)
 }
 
-/// How long other processes have had the processors since the machine started, as a share of all processors.
+/// How long other processes have had processors since the machine started: two of them for a second are two seconds.
 fn had_by_others() -> Option<Duration> {
     let [machine, own] = ["/proc/stat", "/proc/self/stat"].map(std::fs::read_to_string);
-    share_of_others(&machine.ok()?, &own.ok()?)
+    time_of_others(&machine.ok()?, &own.ok()?)
+}
+
+/// The number of processors in `/proc/stat`, at least one.
+fn processors(machine: &str) -> Option<u32> {
+    let is_processor =
+        |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    u32::try_from(machine.lines().filter(is_processor).count()).ok().filter(|count| *count > 0)
 }
 
 /// The time that others have had, of `/proc/stat` and the `stat` of this process.
 ///
 /// The kernel counts threads of its idle class like all others, so what this process had is subtracted. Interrupts are left out: they may
 /// serve the traffic of this process. So is what a hypervisor gave to other machines.
-fn share_of_others(machine: &str, own: &str) -> Option<Duration> {
+fn time_of_others(machine: &str, own: &str) -> Option<Duration> {
     let all = machine.lines().find_map(|line| line.strip_prefix("cpu "))?;
     // User, nice, system.
     let all = sum(all.split_ascii_whitespace().take(3), 3)?;
-    let is_processor =
-        |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let processors = u32::try_from(machine.lines().filter(is_processor).count()).ok().filter(|count| *count > 0)?;
     // The name of the program, in brackets, may have blanks and brackets. The 12th and 13th field behind it are utime and stime.
     let (_, own) = own.rsplit_once(')')?;
     let own = sum(own.split_ascii_whitespace().skip(11).take(2), 2)?;
     let ticks = all.saturating_sub(own);
-    Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)) / processors)
+    Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)))
 }
 
 /// The sum of as many numbers.
@@ -71,36 +85,38 @@ mod tests {
     }
 
     /// A machine with two processors, and a process with a name that is hard to parse.
-    fn shares(user: u64, nice: u64, system: u64, own_user: u64, own_system: u64) -> Option<Duration> {
+    fn others(user: u64, nice: u64, system: u64, own_user: u64, own_system: u64) -> Option<Duration> {
         let machine = format!(
             "cpu  {user} {nice} {system} 51648 1535 900 515 798 0 0\ncpu0 1 1 1 1 1 0 0 0 0 0\ncpu1 1 1 1 1 1 0 0 0 0 0\nintr 7 0\nctxt 9\n"
         );
         let own = format!(
             "77 (a) (b c) S 1 77 77 0 -1 4194304 96 0 0 0 {own_user} {own_system} 0 0 20 0 1 0 128780 3133440\n"
         );
-        share_of_others(&machine, &own)
+        assert_eq!(processors(&machine), Some(2));
+        time_of_others(&machine, &own)
     }
 
     #[test]
     fn without_pressure_information_the_time_of_other_programs_counts_and_the_own_threads_do_not() {
         let ms = |ms| Some(Duration::from_millis(ms));
         // For a second, the own threads have both processors.
-        assert_eq!((shares(1000, 50, 200, 800, 100), shares(1195, 50, 205, 995, 105)), (ms(1750), ms(1750)));
+        assert_eq!((others(1000, 50, 200, 800, 100), others(1195, 50, 205, 995, 105)), (ms(3500), ms(3500)));
         // For a second, other programs have one of them, and the own threads the other one.
-        assert_eq!(shares(1150, 60, 240, 890, 110), ms(2250));
+        assert_eq!(others(1150, 60, 240, 890, 110), ms(4500));
         // The counts of the machine may lag behind those of the process.
-        assert_eq!(shares(10, 0, 0, 11, 0), ms(0));
+        assert_eq!(others(10, 0, 0, 11, 0), ms(0));
     }
 
     #[test]
     fn texts_that_are_not_those_of_the_kernel_show_no_time() {
         let (machine, own) = ("cpu  1 2 3 4\ncpu0 1 2 3 4\n", "1 (a) S 1 1 1 0 -1 0 0 0 0 0 1 1 0\n");
-        assert!(share_of_others(machine, own).is_some());
-        for machine in ["", "cpu  1 2\ncpu0 1 2\n", "cpu  1 2 x 4\ncpu0 1 2 3 4\n", "cpu  1 2 3 4\n"] {
-            assert_eq!(share_of_others(machine, own), None, "{machine}");
+        assert!(time_of_others(machine, own).is_some());
+        for machine in ["", "cpu  1 2\ncpu0 1 2\n", "cpu  1 2 x 4\ncpu0 1 2 3 4\n"] {
+            assert_eq!(time_of_others(machine, own), None, "{machine}");
         }
+        assert_eq!((processors(machine), processors("cpu  1 2 3 4\n"), processors("")), (Some(1), None, None));
         for own in ["", "1 (a S", "1 (a) S 1 1 1 0 -1 0 0 0 0 0 1", "1 (a) S 1 1 1 0 -1 0 0 0 0 0 1 - 0"] {
-            assert_eq!(share_of_others(machine, own), None, "{own}");
+            assert_eq!(time_of_others(machine, own), None, "{own}");
         }
     }
 }

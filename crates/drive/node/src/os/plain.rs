@@ -1,10 +1,12 @@
-//! Windows, FreeBSD and macOS do not tell how long processes waited, and a node says so at its start. Threads of the lowest priority give way all the same, and memory
-//! is followed by how much is available.
+//! Windows, FreeBSD and macOS do not tell how long processes waited. A node whose jobs would pause then says so at its start. Threads of the
+//! lowest priority give way all the same, and memory is followed by how much is available.
 
 use std::time::Duration;
 
-/// What shows whether other programs need the processors, as a time that grows while they do.
-pub(crate) fn need_of_processors() -> Option<fn() -> Option<Duration>> {
+use super::Need;
+
+/// What shows whether other programs need the processors.
+pub(crate) fn need_of_processors() -> Option<Need> {
     None
 }
 
