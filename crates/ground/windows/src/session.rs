@@ -9,8 +9,9 @@ use std::thread;
 
 use windows_sys::Win32::Foundation::{HWND, LPARAM, LRESULT, WPARAM};
 use windows_sys::Win32::UI::WindowsAndMessaging::{
-    CreateWindowExW, DefWindowProcW, DispatchMessageW, ENDSESSION_LOGOFF, GWLP_USERDATA, GetMessageW,
-    GetWindowLongPtrW, MSG, RegisterClassW, SetWindowLongPtrW, WM_ENDSESSION, WM_QUERYENDSESSION, WNDCLASSW,
+    CreateWindowExW, DefWindowProcW, DispatchMessageW, ENDSESSION_CLOSEAPP, ENDSESSION_LOGOFF, GWLP_USERDATA,
+    GetMessageW, GetWindowLongPtrW, MSG, RegisterClassW, SetWindowLongPtrW, WM_ENDSESSION, WM_QUERYENDSESSION,
+    WNDCLASSW,
 };
 
 use crate::wide;
@@ -30,7 +31,7 @@ pub enum SessionEnd {
 type Ended = Box<dyn Fn(SessionEnd) + Send>;
 
 /// Has `ended` called when the session ends. Windows then waits some seconds for this process to end. A process without a desktop, such as
-/// a service, has no window: it is not told.
+/// a service, may not be told, nor is one for which Windows makes no window.
 ///
 /// # Errors
 ///
@@ -44,7 +45,8 @@ pub fn when_session_ends(ended: impl Fn(SessionEnd) + Send + 'static) -> io::Res
 fn listen(ended: &Ended) {
     let name = wide::terminated(NAME);
     let class = WNDCLASSW { lpfnWndProc: Some(answer), lpszClassName: name.as_ptr(), ..WNDCLASSW::default() };
-    // SAFETY: the structure and the name outlive the call, and the name ends with a zero. A class that there is already is the same.
+    // SAFETY: the structure and the name outlive the call, and the name ends with a zero. A class that there is already is the same;
+    // without one, there is no window below.
     unsafe { RegisterClassW(&raw const class) };
     // Not one for messages alone: such a window does not get these.
     // SAFETY: the names end with zeros, and no handle is given.
@@ -66,15 +68,17 @@ fn listen(ended: &Ended) {
 
 /// Answers a message to the window.
 unsafe extern "system" fn answer(window: HWND, message: u32, word: WPARAM, long: LPARAM) -> LRESULT {
+    let is = |flag: u32| long.cast_unsigned() & flag as usize != 0;
     match message {
+        // The Restart Manager asks, which replaces files that are in use. The session goes on, and so does this process.
+        WM_QUERYENDSESSION | WM_ENDSESSION if is(ENDSESSION_CLOSEAPP) => 0,
         // The session may end; another program may refuse that yet.
         WM_QUERYENDSESSION => 1,
         WM_ENDSESSION if word != 0 => {
             // SAFETY: there is what `listen` put there, which lives as long as messages are taken, or nothing yet.
             let ended = unsafe { (GetWindowLongPtrW(window, GWLP_USERDATA) as *const Ended).as_ref() };
             if let Some(ended) = ended {
-                let is_log_off = long.cast_unsigned() & ENDSESSION_LOGOFF as usize != 0;
-                ended(if is_log_off { SessionEnd::LogOff } else { SessionEnd::Shutdown });
+                ended(if is(ENDSESSION_LOGOFF) { SessionEnd::LogOff } else { SessionEnd::Shutdown });
                 // Windows may end the process once this is answered. The process ends by itself.
                 loop {
                     thread::park();

@@ -21,7 +21,9 @@ pub(super) fn of_volume(
     if here.is_some_and(is_bitlocker) {
         return Some(Remark::ReadAsCiphertext(text.to_owned()));
     }
-    let on_disk = extents.first().and_then(|extent| on_disk(extent.disk, extent.offset));
+    // What lies on no disk, such as a CD, is not encrypted on one.
+    let extent = extents.first()?;
+    let on_disk = on_disk(extent.disk, extent.offset);
     match on_disk.as_deref().map(is_bitlocker) {
         Some(false) => None,
         Some(true) if here.is_some() => Some(Remark::ReadInClear(text.to_owned())),
@@ -31,12 +33,16 @@ pub(super) fn of_volume(
 
 /// What must be known of a whole disk with these partitions. `start` returns what is at an offset in bytes.
 pub(super) fn of_disk(text: &str, partitions: &[Partition], start: impl Fn(u64) -> Start) -> Option<Remark> {
-    let is_encrypted = |offset: u64| start(offset).as_deref().is_some_and(is_bitlocker);
-    let encrypted = partitions.iter().filter(|partition| is_encrypted(partition.offset));
-    let encrypted: Vec<u32> = encrypted.map(|partition| partition.number).collect();
+    let is_encrypted = |offset: u64| start(offset).as_deref().map(is_bitlocker);
+    let known: Vec<_> = partitions.iter().map(|partition| (partition.number, is_encrypted(partition.offset))).collect();
+    let encrypted = known.iter().filter(|(_, is_encrypted)| *is_encrypted == Some(true));
+    let encrypted: Vec<u32> = encrypted.map(|(number, _)| *number).collect();
     match &encrypted[..] {
         // A stick may have no table of partitions; Windows may then list one that is all of it.
-        [] | [_] if is_encrypted(0) => Some(Remark::ReadAsCiphertext(text.to_owned())),
+        [] | [_] if is_encrypted(0) == Some(true) => Some(Remark::ReadAsCiphertext(text.to_owned())),
+        [] if known.iter().any(|(_, is_encrypted)| is_encrypted.is_none()) => {
+            Some(Remark::PartitionsUnknown(text.to_owned()))
+        }
         [] => None,
         _ => Some(Remark::ReadEncrypted(text.to_owned(), encrypted)),
     }
@@ -127,7 +133,18 @@ mod tests {
         let partitions = [Partition { number: 1, offset: 1 << 20, len: 1 << 30 }];
         assert_eq!(of_disk(DISK, &partitions, |_| Some(ntfs())), None);
         // Its own first sectors hold no volume that could be told.
-        assert_eq!(of_disk(DISK, &partitions, |_| None), None);
+        assert_eq!(of_disk(DISK, &[], |_| None), None);
+        // A CD lies on no disk.
+        assert_eq!(of_volume(VOLUME, Some(&ntfs()), &[], |_, _| None), None);
+    }
+
+    #[test]
+    fn a_disk_with_a_partition_that_cannot_be_read_is_said_to_be_unknown_unless_another_is_encrypted() {
+        let [_, encrypted, ..] = encrypted();
+        let partitions = [(1, 1 << 20), (2, 1 << 30)].map(|(number, offset)| Partition { number, offset, len: 1 });
+        let of_first = |first: Vec<u8>| of_disk(DISK, &partitions, |offset| (offset == 1 << 20).then(|| first.clone()));
+        assert_eq!(of_first(ntfs()), Some(Remark::PartitionsUnknown(DISK.to_owned())));
+        assert_eq!(of_first(encrypted), Some(Remark::ReadEncrypted(DISK.to_owned(), vec![1])));
     }
 
     #[test]
@@ -137,7 +154,6 @@ mod tests {
         assert_eq!(volume(Some(ntfs()), None), unknown);
         assert_eq!(volume(None, None), unknown);
         assert_eq!(volume(None, Some(encrypted.clone())), unknown);
-        assert_eq!(of_volume(VOLUME, Some(&ntfs()), &[], |_, _| Some(encrypted.clone())), unknown);
         // Bytes of BitLocker here are ciphertext, wherever they come from.
         assert_eq!(volume(Some(encrypted), None), Some(Remark::ReadAsCiphertext(VOLUME.to_owned())));
         // Too short to tell.

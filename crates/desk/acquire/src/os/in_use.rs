@@ -37,6 +37,12 @@ pub(super) enum Remark {
     #[cfg(any(windows, test))]
     #[error("whether {0} is encrypted with BitLocker on its disk, and is read in clear here, is not known")]
     EncryptionUnknown(String),
+    /// How some of its partitions begin cannot be had.
+    #[cfg(any(windows, test))]
+    #[error(
+        "whether {0} has partitions that BitLocker encrypts, so that they are ciphertext in its image, is not known"
+    )]
+    PartitionsUnknown(String),
 }
 
 /// Partitions by their numbers.

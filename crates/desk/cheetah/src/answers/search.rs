@@ -280,6 +280,9 @@ pub struct Rules<'a> {
     pub files: u64,
     /// Files of more than 32 MiB: the rules were tried on pieces of them.
     pub in_pieces: u64,
+    /// Whether the rules were tried on every file of every volume that can be listed; only for the report.
+    #[serde(skip)]
+    pub is_whole: bool,
     /// How the process that tries rules ended, if it did so before it had found the volumes: `killed`, `exited`, `malformed` or `silent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lister: Option<&'static str>,

@@ -70,7 +70,7 @@ impl OpenedSource {
         }
         let SearchOptions { workers, within, .. } = options;
         let usual = RunOptions::new(workers);
-        let usual = if local_image(text).is_some() { usual.of_local_file() } else { usual };
+        let usual = if is_image_file(text) { usual.of_local_file() } else { usual };
         let options = RunOptions { absent: never_read(text)?, within, ..usual };
         Ok(Searching { batches: run(search, &device, &options), near: None })
     }
@@ -83,8 +83,14 @@ impl OpenedSource {
     }
 }
 
-/// The path of an image on this machine; `None` for a drive, and for what is reached over a network.
-fn local_image(text: &str) -> Option<PathBuf> {
+/// Whether it is a file with an image, and neither a drive, a device nor a URI. It may still lie on a server's file system: then fewer reads
+/// than usual are ahead there, too.
+fn is_image_file(text: &str) -> bool {
+    image_path(text).and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| found.is_file())
+}
+
+/// The path of an image, or of a device; `None` for a drive, and for a URI.
+fn image_path(text: &str) -> Option<PathBuf> {
     let (path, _) = spec::path_of(text)?;
     (!is_drive(&path)).then_some(path)
 }
@@ -95,7 +101,7 @@ fn local_image(text: &str) -> Option<PathBuf> {
 ///
 /// If the map cannot be read.
 pub fn never_read(text: &str) -> Result<Vec<ByteRange>> {
-    let Some(path) = local_image(text) else { return Ok(Vec::new()) };
+    let Some(path) = image_path(text) else { return Ok(Vec::new()) };
     let map = read_map(&map_path(&path))?;
     Ok(map.iter().flat_map(|map| map.in_state(State::Unread)).collect())
 }

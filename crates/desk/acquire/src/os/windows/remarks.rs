@@ -13,8 +13,10 @@ use cheetah_windows::{Volume, extents_of, volumes};
 use super::super::encrypted::{self, Start};
 use super::super::in_use::{Remark, of_disk};
 
-/// The bytes in a sector where the driver does not tell.
+/// The bytes in a sector where the driver does not tell, and the fewest.
 const SECTOR_BYTES: u32 = 512;
+/// The most bytes in a sector, whatever the driver tells.
+const SECTOR_BYTES_MAX: u32 = 64 << 10;
 
 pub(crate) fn export_name(device: &Path) -> Option<String> {
     match Name::of(&path_to_text(device))? {
@@ -73,7 +75,8 @@ fn of_volume(text: &str, device: &Path) -> Option<Remark> {
 
 /// The sector of an open disk or volume at an offset in bytes.
 fn sector_at(device: &File, offset: u64) -> Start {
-    let mut sector = vec![0; facts(device).sector_size.unwrap_or(SECTOR_BYTES).max(SECTOR_BYTES) as usize];
+    let sector_bytes = facts(device).sector_size.unwrap_or(SECTOR_BYTES).clamp(SECTOR_BYTES, SECTOR_BYTES_MAX);
+    let mut sector = vec![0; sector_bytes as usize];
     let read = device.seek_read(&mut sector, offset).ok()?;
     // Anything shorter says nothing.
     (read >= SECTOR_BYTES as usize).then_some(sector)

@@ -217,7 +217,8 @@ impl Shown<'_> {
         ranges.filter(|truncation| truncation.limit != SearchLimit::End).count()
     }
 
-    /// Whether nothing was left out, also of compressed data, of fragments of files, and of the files on which rules are tried.
+    /// Whether nothing was left out, also of compressed data, of fragments of files, and of the files on which rules are tried. Files that
+    /// were not carved do not count: `carved` has their number.
     fn is_complete(&self) -> bool {
         let files = self.files.as_ref().is_none_or(|files| files.complete(self.source).is_ok());
         self.is_whole() && self.left_inside() == 0 && self.left_partly() == 0 && files

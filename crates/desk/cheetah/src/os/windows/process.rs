@@ -6,7 +6,7 @@ use std::os::windows::io::AsRawHandle as _;
 use std::os::windows::process::CommandExt as _;
 use std::process::{Command, ExitStatus};
 
-use super::Signals;
+use tokio::signal::windows::{ctrl_break, ctrl_c};
 
 /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW` (processthreadsapi.h).
 const NEW_PROCESS_GROUP: u32 = 0x0000_0200;
@@ -74,9 +74,10 @@ pub fn start_apart(command: &mut Command) {
 }
 
 /// Runs a program to its end, and ends this process with its exit code. Returns only if it cannot be started. Ctrl-C reaches both: the
-/// program decides what to do, and this process waits for it.
+/// program decides what to do, and this process waits for it. The end of the window or of the session is not caught: it ends both, and
+/// nothing is left to do here.
 pub fn become_program(mut command: Command) -> io::Error {
-    let _caught = Signals::catch();
+    let _caught = (ctrl_c(), ctrl_break());
     match command.status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,

@@ -154,7 +154,7 @@ fn headline(answer: &Answer<'_>, verdict: Verdict) -> String {
     let hits = hits_of(answer.hits.saturating_sub(of_rules));
     let matches = answer.rules.as_ref().map(|rules| {
         let (matches, files) = (hits_of(of_rules), count(rules.files.saturating_add(rules.without_atoms)));
-        match answer.complete {
+        match rules.is_whole {
             true => format!("{matches} of rules in all {files} files"),
             false => format!("{matches} of rules in the {files} files on which they were tried"),
         }

@@ -158,6 +158,7 @@ fn hits_of_rules_and_of_words_are_counted_apart_and_said_of_all_only_if_both_wer
         cut: 0,
         files: 2,
         in_pieces: 0,
+        is_whole: true,
         lister: None,
         problems: &[],
         searched: true,
@@ -170,10 +171,13 @@ fn hits_of_rules_and_of_words_are_counted_apart_and_said_of_all_only_if_both_wer
     let rule = answers::Pattern { encodings: Vec::new(), hits: 3, kind: "rule", pattern: HOSTILE };
     let words = answer(4);
     let patterns = words.patterns.into_iter().chain([rule]).collect();
-    let both = Answer { hits: 7, patterns, rules: Some(rules()), ..answer(4) };
+    let mut both = Answer { hits: 7, patterns, rules: Some(rules()), ..answer(4) };
     let page = shown(&both);
     assert!(page.contains("3 hits of rules in all 7 files. 4 hits in all 4KiB") && page.contains("Encodings</dt>"));
-    let page = shown(&Answer { complete: false, ..both });
+    both.complete = false;
+    assert!(shown(&both).contains("3 hits of rules in all 7 files. 4 hits in the 4KiB of 4KiB"));
+    both.rules = Some(answers::Rules { is_whole: false, untried_files: 1, ..rules() });
+    let page = shown(&both);
     assert!(page.contains("3 hits of rules in the 7 files on which they were tried. 4 hits in the 4KiB of 4KiB"));
     let rule = answers::Pattern { encodings: Vec::new(), hits: 0, kind: "rule", pattern: HOSTILE };
     let alone = Answer { hits: 0, patterns: vec![rule], rules: Some(rules()), ..answer(0) };

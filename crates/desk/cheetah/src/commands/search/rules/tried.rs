@@ -216,6 +216,7 @@ impl RulesShown<'_> {
             cut: counts.cut,
             files: counts.tried,
             in_pieces: counts.in_pieces,
+            is_whole: self.tried.is_whole(),
             lister: self.tried.death.map(|death| of_death(death).0),
             problems: &self.tried.problems,
             searched: self.set.is_searched(),
