@@ -9,7 +9,7 @@ DEMO_IMAGE   ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 TARGET       ?=
-BINARY       ?= target/static/$(if $(TARGET),$(TARGET)/cheetah$(if $(filter %-windows-gnu,$(TARGET)),.exe),cheetah)
+BINARY       ?= target/static/$(if $(filter %-windows-gnu,$(TARGET)),$(TARGET)/cheetah.exe,cheetah)
 WHEEL        ?= $(firstword $(wildcard target/wheels/*-manylinux*.whl))
 
 # The build of ISA-L runs a make of its own, which would install the library below the DESTDIR of this one.
@@ -111,7 +111,7 @@ $(BINARY):
 	@$(MAKE) --no-print-directory static
 
 wheel: $(BINARY) ## build one wheel of the Python package and the static binary: target/wheels (TARGET=x86_64-pc-windows-gnu: for Windows)
-	@scripts/install-deps --build --python $(if $(TARGET),--windows)
+	@scripts/install-deps --build --python $(if $(filter %-windows-gnu,$(TARGET)),--windows)
 	@TARGET=$(TARGET) packaging/wheel $(BINARY)
 
 # Names the wheel, and the environment of triage and bench that packages have, for the shell: $wheel and $environment.
