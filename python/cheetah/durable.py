@@ -60,6 +60,7 @@ def store_names(folder: pathlib.Path) -> None:
     _store(folder)
 
 
+# Windows cannot open a folder, and has nothing to store its names with. What calls this is used on Linux only.
 def _store(path: str | pathlib.Path) -> None:
     opened = os.open(path, os.O_RDONLY | NO_LINK)
     try:

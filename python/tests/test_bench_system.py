@@ -2,15 +2,20 @@
 
 import ast
 import hashlib
+import importlib
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from conftest import MIB, PATIENCE_S, ROOT
 
 from cheetah.bench import system
+from cheetah.bench.system.windows import worker
 
 FOLDER = ROOT / "python/cheetah/bench/system"
 WORKER = FOLDER / "windows/worker.py"
@@ -84,13 +89,56 @@ def test_a_task_of_windows_that_fails_says_which_file_it_was_about(tmp_path: Pat
     assert done.returncode == 1 and f"{tmp_path / 'gone'}: No such file" in done.stderr
 
 
-def test_a_task_of_windows_flushes_what_was_changed_and_passes_over_links(tmp_path: Path) -> None:
+@pytest.fixture(name="flushed")
+def _flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A folder `files`, of which `deep/new` was changed after `since`; and the files that are flushed."""
+    found: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda number: found.append(os.readlink(f"/proc/self/fd/{number}")))
     since, files = tmp_path / "since", tmp_path / "files"
-    since.touch()
     (files / "deep").mkdir(parents=True)
-    (files / "deep/new").write_text("new")
+    for path in (since, files / "old", files / "deep/new"):
+        path.touch()
     (files / "link").symlink_to(tmp_path / "nowhere")
-    assert work("flush", ".", since, cwd=files).returncode == 0
+    # All files here were made just now.
+    for path, ahead_s in ((since, 1000), (files / "deep/new", 1001)):
+        os.utime(path, (time.time() + ahead_s,) * 2)
+    return found
+
+
+def test_a_task_of_windows_flushes_what_was_changed_and_passes_over_links(tmp_path: Path, flushed: list[str]) -> None:
+    worker.flush(str(tmp_path / "files"), str(tmp_path / "since"))
+    assert flushed == [str(tmp_path / "files/deep/new")]
+
+
+def test_a_task_of_windows_counts_files_that_it_may_not_flush(
+    tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(number: int) -> None:
+        flushed.append(str(number))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    worker.flush(str(tmp_path / "files"), str(tmp_path / "since"))
+    assert len(flushed) == 1 and capsys.readouterr().err.endswith("flushed: 1\n")
+
+
+def test_a_program_in_the_current_folder_is_found_on_windows_only_if_that_is_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "cheetah.bench.system.windows.programs"
+    monkeypatch.setitem(sys.modules, f"{name.rpartition('.')[0]}.kernel32", mock.Mock())
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setenv("NoDefaultCurrentDirectoryInExePath", "")
+    programs = importlib.import_module(name)
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.chdir(tmp_path)
+    # As Python 3.11 does on Windows.
+    monkeypatch.setattr(shutil, "which", lambda tool: os.path.join(os.curdir, tool))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert programs.found("fio") is None
+    monkeypatch.setenv("PATH", f"/usr/bin{os.pathsep}{tmp_path}")
+    assert programs.found("fio") == "./fio"
+    assert os.environ["NoDefaultCurrentDirectoryInExePath"] == "1"
 
 
 def test_a_task_of_windows_is_not_done_if_the_parent_ends_before(tmp_path: Path) -> None:

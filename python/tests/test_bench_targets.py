@@ -403,6 +403,26 @@ def test_without_an_image_one_is_made(tmp_path: Path, monkeypatch: pytest.Monkey
         image.get(settings, said.append)
 
 
+def test_an_image_without_a_file_system_has_files_at_whole_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots, out = tmp_path / "roots", tmp_path / "out"
+    roots.mkdir()
+    out.mkdir()
+    contents = [os.urandom(100_001 + 4096 * number) for number in range(12)]
+    for number, content in enumerate(contents):
+        (roots / f"{number}").write_bytes(content)
+    monkeypatch.setitem(image.SIZES, Scope.QUICK, 8 * MIB)
+    monkeypatch.setattr(programs, "MAKES_FILE_SYSTEM", False)
+    monkeypatch.setattr(programs, "ROOTS", (str(roots),))
+    path = image.get(Settings((), "", out, extent=Scope.QUICK), lambda _: None)
+    raw = path.read_bytes()
+    assert len(raw) == 8 * MIB and list(names(out)) == [path.name]
+    places = [place for content in contents if (place := raw.find(content)) >= 0]
+    assert len(places) == 8, "one file for each MiB"
+    assert [place % 4096 for place in places] == [0] * 8
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_taking_down_is_not_interrupted(tmp_path: Path, number: int) -> None:
     """A signal that arrives meanwhile is handled afterwards."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pages
 import pytest
-from conftest import MIB, PATIENCE_S, program, run
+from conftest import MIB, program, run
 
 WORD = b"Geheimnis"
 PLAIN = "node=http://127.0.0.1:10810\n"

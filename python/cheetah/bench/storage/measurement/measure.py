@@ -86,6 +86,7 @@ def _measured(
         _filled(blank, rans, flushed, before, after, busy(printed)),
         harness_cpu_s=round(then.cpu_s - ourselves.cpu_s + sum(ran.harness_cpu_s for ran in [*rans, flushed]), 6),
         harness_bytes=then.moved_bytes - ourselves.moved_bytes,
+        warnings=(*blank.warnings, *flushed.complaint.splitlines()) if flushed.complaint else blank.warnings,
     )
     return _judged(sample), printed
 

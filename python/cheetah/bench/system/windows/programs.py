@@ -20,6 +20,8 @@ REMARKS = (
     "what disks and network cards move, and waiting for them, is not counted on Windows: no bottleneck is found but a processor",
 )
 """What the results of every run say about its tools."""
+# Windows looks for programs in the current folder first, and that may be evidence with a program planted in it. Python obeys this from 3.12 on.
+os.environ["NoDefaultCurrentDirectoryInExePath"] = "1"
 _WORKER = str(Path(__file__).with_name("worker.py"))
 _WRITE, _NEW, _UNBUFFERED, _FLEETING = 0x40000000, 2, 0x20000000, 0x04000000
 """GENERIC_WRITE, CREATE_ALWAYS, FILE_FLAG_NO_BUFFERING, FILE_FLAG_DELETE_ON_CLOSE."""
@@ -29,7 +31,18 @@ def found(tool: str) -> str | None:
     """Returns the path of a program; None if it is not installed."""
     if tool in MISSING:
         return None
-    return sys.executable if tool == COPY else shutil.which(tool)
+    if tool == COPY:
+        # In a virtual environment, `sys.executable` only starts the interpreter, whose work would not be measured.
+        return getattr(sys, "_base_executable", None) or sys.executable
+    path = shutil.which(tool)
+    return None if path and not os.path.dirname(tool) and _is_only_here(path) else path
+
+
+def _is_only_here(path: str) -> bool:
+    """Returns whether a program is in the current folder, and that is not on the path: Python 3.11 looks there nevertheless."""
+    here = os.path.realpath(os.curdir)
+    on_path = {os.path.realpath(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one}
+    return os.path.realpath(os.path.dirname(path)) == here and here not in on_path
 
 
 def own(*words: str) -> tuple[str, ...]:

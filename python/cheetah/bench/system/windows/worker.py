@@ -36,7 +36,8 @@ def digest(name: str, path: str) -> None:
 
 
 def flush(folder: str, since: str) -> None:
-    """Has changed files stored."""
+    """Has changed files stored. Warns of those that may not be opened: others use them, or they are read-only."""
+    denied = 0
     after = os.stat(since).st_mtime - TIMES_S
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -44,8 +45,13 @@ def flush(folder: str, since: str) -> None:
             status = os.lstat(path)
             # A tool may set the time of a file that it makes to an earlier one, but not when it was made, which this is here.
             if max(status.st_mtime, status.st_ctime) >= after and not os.path.islink(path):
-                with open(path, "r+b", buffering=0) as file:
-                    os.fsync(file.fileno())
+                try:
+                    with open(path, "r+b", buffering=0) as file:
+                        os.fsync(file.fileno())
+                except PermissionError:
+                    denied += 1
+    if denied:
+        print(f"files that could not be opened to be flushed: {denied}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
