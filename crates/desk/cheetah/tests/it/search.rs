@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::run::{Ran, cheetah_plain, program, run};
+use crate::support::run::{Ran, cheetah_plain, grep, program, run};
 use crate::support::{Desk, KIB, MIB, Node, Peer, Service, cheetah, hits_of, need, noise, number, text, three, until};
 
 const SIZE: u64 = 6 * MIB;
@@ -38,13 +38,6 @@ fn offsets(rows: &[String]) -> Vec<u64> {
     rows.iter().map(|row| row.split(',').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Where grep finds the text in a file.
-fn grep(word: &str, file: &str) -> Vec<u64> {
-    let mut command = std::process::Command::new("grep");
-    command.env("LC_ALL", "C").args(["-aboF", "--", word, file]);
-    run(command).out().lines().map(|line| line.split(':').next().unwrap().parse().unwrap()).collect()
-}
-
 /// Searches a source for what is in [`image`], and returns the rows.
 fn searched(desk: &Desk, source: &str, name: &str) -> Vec<String> {
     let args = ["search", source, "--word", WORD, "--find", "email", "--workers", "2", "--out", &desk.arg(name)];
@@ -65,7 +58,8 @@ fn hits_in_a_raw_image_are_those_of_grep_and_an_e01_and_drives_have_the_same() {
     let raw = image(&desk);
     let found = searched(&desk, &raw, "of-raw");
     let words: Vec<_> = found.iter().filter(|row| row.contains(",utf-8,Geheimnis,")).cloned().collect();
-    assert_eq!(offsets(&words), grep(WORD, &raw));
+    let of_grep: Vec<_> = grep("-aboF", WORD, &raw).into_iter().map(|(offset, _)| offset).collect();
+    assert_eq!(offsets(&words), of_grep);
     assert_eq!(offsets(&words), PLACES);
     let of = |start: String| {
         found.iter().find(|row| row.starts_with(&start)).unwrap_or_else(|| panic!("{start}: {found:?}"))

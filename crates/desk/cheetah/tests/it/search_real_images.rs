@@ -1,9 +1,8 @@
 //! Searching real images, made by others: the hits are what grep finds in their bytes, and all of it.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
-use crate::support::run::run;
+use crate::support::run::grep;
 use crate::support::{Desk, cheetah, hits_of, need, tool};
 
 /// Words of the file systems, and of the files on them.
@@ -26,19 +25,13 @@ fn searched(desk: &Desk, source: &str, what: &[&str]) -> Found {
 }
 
 /// What grep finds of a pattern in a file. `how` says what kind of pattern it is.
-fn grep(how: &str, (pattern, encoding): (&str, &str), file: &str) -> Found {
-    let mut command = Command::new("grep");
-    command.env("LC_ALL", "C").args([how, "--", pattern, file]);
-    let ran = run(command);
-    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
-    let found = |line: &[u8]| {
+fn texts(how: &str, (pattern, encoding): (&str, &str), file: &str) -> Found {
+    let text = |(offset, mut bytes): (u64, Vec<u8>)| {
         // The zeros of UTF-16.
-        let line: Vec<u8> = line.iter().copied().filter(|byte| *byte != 0).collect();
-        let line = String::from_utf8(line).unwrap();
-        let (offset, text) = line.split_once(':').unwrap();
-        (offset.parse().unwrap(), encoding.to_owned(), text.to_owned())
+        bytes.retain(|byte| *byte != 0);
+        (offset, encoding.to_owned(), String::from_utf8(bytes).unwrap())
     };
-    ran.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(found).collect()
+    grep(how, pattern, file).into_iter().map(text).collect()
 }
 
 /// Text in UTF-16LE, as an expression over bytes.
@@ -62,8 +55,8 @@ fn has_the_words_that_grep_finds(desk: &Desk, source: &str, raw: &str) {
     let ours = searched(desk, source, &WORDS.map(|word| ["--word", word]).concat());
     let mut others = Found::new();
     for word in WORDS {
-        others.extend(grep("-aboF", (word, "utf-8"), raw));
-        others.extend(grep("-aboP", (&wide(word), "utf-16le"), raw));
+        others.extend(texts("-aboF", (word, "utf-8"), raw));
+        others.extend(texts("-aboP", (&wide(word), "utf-16le"), raw));
     }
     assert_same(&ours, &others);
 }
@@ -106,8 +99,8 @@ fn addresses_in_a_real_image_are_those_of_grep_in_both_encodings() {
     let narrow = format!(r"[a-z0-9._%+-]+@[a-z0-9.-]+\.({})\b", TOP_LEVELS.join("|"));
     let top_levels = TOP_LEVELS.map(wide).join("|");
     let units = format!(r"(?i)(?:[a-z0-9._%+-]\x00)+@\x00(?:[a-z0-9.-]\x00)+\.\x00(?:{top_levels})(?![a-z0-9_]\x00)");
-    let mut others = grep("-aboiE", (&narrow, "utf-8"), &raw);
-    others.extend(grep("-aboP", (&units, "utf-16le"), &raw));
+    let mut others = texts("-aboiE", (&narrow, "utf-8"), &raw);
+    others.extend(texts("-aboP", (&units, "utf-16le"), &raw));
     assert!(others.iter().any(|(_, _, text)| text == "plain_text@textedit.com"), "{others:?}");
     assert_same(&ours, &others);
 }

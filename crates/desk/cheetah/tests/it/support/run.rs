@@ -69,6 +69,20 @@ pub fn run_with_stderr(mut command: Command, stderr: Stdio) -> Ran {
     Ran { what, code: output.status.code(), stdout: output.stdout, stderr }
 }
 
+/// Where grep finds a pattern in a file, and what. `how` says what kind of pattern it is, in options.
+pub fn grep(how: &str, pattern: &str, file: &str) -> Vec<(u64, Vec<u8>)> {
+    let mut command = Command::new("grep");
+    command.env("LC_ALL", "C").args([how, "--", pattern, file]);
+    let ran = run(command);
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let found = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap();
+        let offset = std::str::from_utf8(&line[..colon]).unwrap().parse().unwrap();
+        (offset, line[colon + 1..].to_vec())
+    };
+    ran.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(found).collect()
+}
+
 impl Ran {
     pub fn out(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()

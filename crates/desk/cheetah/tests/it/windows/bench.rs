@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -95,6 +95,16 @@ fn a_folder_of_windows_is_measured_to_the_end_and_what_was_not_measured_is_said(
 }
 
 #[test]
+fn without_an_image_one_of_files_of_windows_is_made_and_measured() {
+    let Some(bench) = Bench::find() else { return };
+    let desk = Desk::new();
+    let (command, out) = bench.storage(&desk, "out", &["--quick", "--steps", "md5sum"]);
+    Windows::to_its_end(command).ok();
+    assert_eq!(fs::metadata(out.join("image-64MiB.raw")).unwrap().len(), 64 * MIB);
+    assert_eq!(outcome(&part(&out), "md5sum"), "done");
+}
+
+#[test]
 fn what_bench_would_mount_and_a_missing_folder_are_refused_in_one_sentence() {
     let Some(bench) = Bench::find() else { return };
     let desk = Desk::new();
@@ -124,6 +134,23 @@ fn processes_with(words: &str) -> Vec<Pid> {
     all.filter(has).filter_map(Pid::from_raw).collect()
 }
 
+/// A measurement, which a test that fails does not leave behind.
+struct Running {
+    child: Child,
+    /// Words in the command line of each of its processes.
+    words: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for pid in processes_with(&self.words) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn ctrl_c_ends_a_measurement_of_windows_keeps_its_results_and_leaves_nothing_in_the_target() {
     let Some(bench) = Bench::find() else { return };
@@ -133,17 +160,24 @@ fn ctrl_c_ends_a_measurement_of_windows_keeps_its_results_and_leaves_nothing_in_
     let (mut command, out) = bench.storage(&desk, "out", &more);
     // Python does not start in Wine with a stream that can only be written to.
     let stream = |name: &str| File::options().read(true).write(true).create_new(true).open(desk.at(name)).unwrap();
-    let mut running = command.stdin(Stdio::null()).stdout(stream("stdout")).stderr(stream("stderr")).spawn().unwrap();
+    let child = command.stdin(Stdio::null()).stdout(stream("stdout")).stderr(stream("stderr")).spawn().unwrap();
+    let mut running = Running { child, words: there(&out.display().to_string()) };
     until("a step is measured", || {
         fs::read_to_string(out.join("samples.jsonl")).is_ok_and(|lines| lines.lines().count() > 1)
     });
     // A console tells all its processes. Wine's have none here.
-    let desk_path = there(&out.display().to_string());
-    for pid in processes_with(&desk_path) {
+    let told = processes_with(&running.words);
+    assert!(!told.is_empty(), "no process has {} in its command line", running.words);
+    for pid in told {
         let _ = kill_process(pid, Signal::INT);
     }
-    let ended = running.wait().unwrap();
-    assert_eq!(ended.code(), Some(1), "{}", fs::read_to_string(desk.at("stderr")).unwrap());
+    let mut ended = None;
+    until("the measurement has ended", || {
+        ended = running.child.try_wait().unwrap();
+        ended.is_some()
+    });
+    let code = ended.and_then(|status| status.code());
+    assert_eq!(code, Some(1), "{}", fs::read_to_string(desk.at("stderr")).unwrap());
     let part = part(&out);
     assert!(part["problem"].as_str().unwrap().contains("--resume"), "{part}");
     assert_eq!(outcome(&part, "copy"), "done");

@@ -152,7 +152,7 @@ impl Alone {
             fs::copy(common.join(name), own.join(name)).unwrap();
         }
         File::options().append(true).open(own.join("user.reg")).unwrap().write_all(user.as_bytes()).unwrap();
-        link_all(&common.join("drive_c"), &own.join("drive_c"));
+        copy_all(&common.join("drive_c"), &own.join("drive_c"), false);
         fs::create_dir(own.join("dosdevices")).unwrap();
         symlink("../drive_c", own.join("dosdevices/c:")).unwrap();
         symlink("/", own.join("dosdevices/z:")).unwrap();
@@ -208,16 +208,24 @@ impl Drop for Alone {
     }
 }
 
-/// Makes a folder with the files of another one, which are not copied: they take 700 MB.
-fn link_all(from: &Path, to: &Path) {
+/// Folders with nearly all of the 700 MB. Programs read their files, and no test writes to one.
+const LINKED: [&str; 3] = ["windows/system32", "windows/syswow64", "windows/winsxs"];
+
+/// Copies a folder, so that a program that writes to a file of one does not change the other. Only the files of [`LINKED`] are the same in both.
+fn copy_all(from: &Path, to: &Path, is_linked: bool) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let (path, copy, kind) = (entry.path(), to.join(entry.file_name()), entry.file_type().unwrap());
         match () {
-            () if kind.is_dir() => link_all(&path, &copy),
+            () if kind.is_dir() => {
+                copy_all(&path, &copy, is_linked || LINKED.iter().any(|folder| path.ends_with(folder)))
+            }
             () if kind.is_symlink() => symlink(fs::read_link(path).unwrap(), copy).unwrap(),
-            () => fs::hard_link(path, copy).unwrap(),
+            () if is_linked => fs::hard_link(path, copy).unwrap(),
+            () => {
+                fs::copy(path, copy).unwrap();
+            }
         }
     }
 }
