@@ -75,9 +75,9 @@ def one_turn(name: str, site: Site, attach: Attach) -> dict[str, float]:
 
 
 def files_ms(results: dict[str, list[dict[str, float]]], step: str, files: int) -> list[float]:
-    """Returns what a file took longer through the mount than on the image at hand, in ms, for each round."""
+    """Returns what a file took longer through the mount than on the image at hand, in ms, for each round; 0 if it took less."""
     pairs = zip(results[OURS], results[LOCAL], strict=True)
-    return [1000 * (ours[step] - local[step]) / files for ours, local in pairs]
+    return [max(0.0, 1000 * (ours[step] - local[step]) / files) for ours, local in pairs]
 
 
 def figures_of(cell: Cell, files: int, results: dict[str, list[dict[str, float]]]) -> list[Figure]:

@@ -37,12 +37,13 @@ class Strip:
 
 
 def marks_of(page: str) -> list[Mark]:
-    """Returns the figures of a page that have a bar; none whose ratio or bar is zero."""
+    """Returns the figures of a page that have a bar above zero. Of a ratio that is rounded to zero, less is infinitely better."""
     marks = []
     for row in BARRED.finditer(page):
         ratio, bar = float(row["ratio"]), float(row["bar"])
-        if ratio > 0 and bar > 0:
-            marks.append(Mark(ratio / bar if row["sign"] == "≥" else bar / ratio, row["met"] == "yes"))
+        if bar > 0:
+            inverse = bar / ratio if ratio else math.inf
+            marks.append(Mark(ratio / bar if row["sign"] == "≥" else inverse, row["met"] == "yes"))
     return marks
 
 

@@ -43,6 +43,9 @@ def test_each_request_is_counted_once_and_connections_are_none() -> None:
 def test_what_a_file_takes_longer_is_the_difference_of_the_same_round() -> None:
     assert icat.files_ms(results(0.0), "after", FILES) == pytest.approx([0.5])
     assert icat.files_ms(results(0.0), "again", FILES) == [0.0]
+    swapped = results(0.0)
+    swapped[OURS], swapped[LOCAL] = swapped[LOCAL], swapped[OURS]
+    assert icat.files_ms(swapped, "after", FILES) == [0.0], "less is no negative time"
 
 
 def test_a_request_for_a_file_that_was_read_before_misses_the_bar() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import pkgutil
 import re
@@ -129,9 +130,11 @@ def test_a_figure_is_shown_as_a_multiple_of_its_bar() -> None:
     row = "| {} (s) | 1 | 2 peer | **{}** [0.1 – 9] | {} {} | {} | |\n"
     rows = [("a", "3.00", "≥", "1.5", "yes"), ("b", "0.50", "≤", "0.25", "**no**"), ("c", "0.00", "≥", "1", "**no**")]
     text = "".join(row.format(*one) for one in rows) + "| d (s) | 1 | 2 peer | **9.00** [1 – 9] |  |  |  |\n"
-    assert overview.marks_of(text) == [Mark(2.0, True), Mark(0.5, False)]
+    # A ratio that is rounded to zero stands at an edge.
+    text += row.format("e", "0.00", "≤", "1", "yes")
+    assert overview.marks_of(text) == [Mark(2.0, True), Mark(0.5, False), Mark(0.0, False), Mark(math.inf, True)]
     drawing = overview.render(
-        [Strip("A `title`", [Mark(2.0, True), Mark(0.5, False), Mark(5000.0, True), Mark(1e-9, False)])]
+        [Strip("A `title`", [Mark(2.0, True), Mark(0.5, False), Mark(math.inf, True), Mark(0.0, False)])]
     )
     assert drawing.count(f'fill="{overview.MET}"') == drawing.count(f'fill="{overview.MISSED}"') == 2
     assert ">A title<" in drawing

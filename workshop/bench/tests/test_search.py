@@ -166,6 +166,7 @@ def test_other_programs_count_the_planted_words() -> None:
 def test_every_program_counts_the_same_addresses_by_one_expression(tmp_path) -> None:
     if not shutil.which("taskset"):
         pytest.skip("needs taskset")
+    pytest.importorskip("yara_x")
     # Names and domains that go on, that are too long, that are cut by a line, or that hold bytes of no word.
     hard = (
         b"anna.koch@example.com\nx@y.de,b@c.info;d@e.toolongtop f@g.a1 h@"
