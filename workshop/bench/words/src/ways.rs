@@ -33,6 +33,8 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Counts the hits in bytes.
 type Find = Box<dyn Fn(&[u8]) -> Fallible<usize>>;
+/// Prepares a way; `None` if it cannot find the words of the list.
+type Prepare = fn(&List) -> Fallible<Option<Find>>;
 
 /// A way to find the words of a list.
 pub struct Way {
@@ -48,7 +50,7 @@ pub struct Way {
 
 /// Prepares each way that can find the words of a list.
 pub fn of(list: &List) -> Fallible<Vec<Way>> {
-    let prepare: [fn(&List) -> Fallible<Option<Find>>; NAMES.len()] = [
+    let prepare: [Prepare; NAMES.len()] = [
         product,
         together,
         |list| sampled(list, 3),
