@@ -59,7 +59,7 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 # Crates outside of the workspace: programs that only the lab and the benchmarks need, and the libFuzzer binaries. Of the latter only the
 # format is checked: they are one short file around workshop/fuzz/targets, which is in the workspace, and checking them would build
 # libFuzzer and every crate once more. Nothing that is linked with libFuzzer is published.
-APART_CHECKED = workshop/bench/packets workshop/bench/words workshop/lab/relay workshop/lab/disk
+APART_CHECKED = workshop/bench/packets workshop/lab/relay workshop/lab/disk
 APART = $(APART_CHECKED) workshop/fuzz
 # rustdoc needs the metadata of every crate. Checking all crates once more takes minutes, so it gets the metadata that clippy left. Cargo
 # uses that again only with clippy's driver, with these arguments, and with the features that other crates have in a build of the tests.
