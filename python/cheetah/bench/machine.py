@@ -16,7 +16,8 @@ def first_line(argv: Sequence[str]) -> str:
         return "not installed"
     try:
         done = subprocess.run(
-            [program, *argv[1:]],
+            argv,
+            executable=program,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
