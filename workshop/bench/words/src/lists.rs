@@ -86,7 +86,7 @@ impl Choice {
         &all[self.below(all.len())]
     }
 
-    /// A word of so many small letters, up to `umlauts` of them umlauts.
+    /// A word of `letters` small letters. At most `umlauts` of them are umlauts.
     pub fn word(&mut self, letters: usize, umlauts: usize) -> String {
         let mut word: Vec<char> = (0..letters).map(|_| char::from(b'a' + self.below(26) as u8)).collect();
         for _ in 0..umlauts {

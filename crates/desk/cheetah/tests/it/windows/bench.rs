@@ -51,8 +51,8 @@ impl Bench {
     }
 }
 
-/// Runs a command to its end. In Wine, Python starts with pipes only, not with files as its streams. Wine's own processes outlive it and keep
-/// its stderr open, so what is there is read without waiting for an end.
+/// Runs a command to its end. In Wine, Python starts only if its streams are pipes. Wine's own processes keep the pipe of stderr open
+/// after the command has ended, so the bytes in the pipe are read, and nothing waits for its end.
 fn to_its_end(command: Command) -> Ran {
     let (mut from, to) = io::pipe().unwrap();
     let mut ran = run_with_stderr(command, to.into());
