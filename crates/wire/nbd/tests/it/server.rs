@@ -298,7 +298,12 @@ fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
         leave.add_permits(1);
         assert_eq!(waiting.read(&mut [0; 1]).unwrap_or(0), 0, "round {round}: answered");
         assert!(busy.into_iter().all(|client| client.join().unwrap() > 0));
-        assert!(!listens(address.port()), "round {round}: still listens");
+        // A program that another test is starting just then has a copy of the socket until it is executed.
+        let began = Instant::now();
+        while listens(address.port()) {
+            assert!(began.elapsed() < PATIENCE, "round {round}: still listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
