@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use cheetah_device::ByteRange;
 
 use super::pieces::Pieces;
-use crate::survey::FileRuns;
+use crate::survey::{FileRuns, WINDOW_BYTES};
 
 /// The maximum numbers of files and runs kept; others are not predicted. All of them take about 200 MiB.
 const FILES_MAX: usize = 1 << 21;
 const RUNS_MAX: usize = 1 << 22;
 /// Directories deeper than this are listed like those in the root.
 const DEPTH_MAX: usize = 1 << 10;
+
+/// The unit in which kernels read, in bytes.
+const PAGE: u64 = 4096;
 
 /// The index of a file; stays the same as the map grows.
 pub(super) type FileIndex = u32;
@@ -192,8 +195,6 @@ impl FileMap {
     /// the range's first page, or else the one that contains its first byte. The reader is assumed not to want other
     /// files in the range.
     pub(super) fn file_at(&self, range: ByteRange) -> Option<(FileIndex, u64)> {
-        /// The unit in which kernels read.
-        const PAGE: u64 = 4096;
         let next = self.starts.partition_point(|start| start.offset < range.offset);
         let starting = self.starts.get(next).filter(|start| start.offset < range.end());
         if let Some(start) = starting.filter(|start| start.offset - range.offset < PAGE) {
@@ -202,6 +203,16 @@ impl FileMap {
         let before = self.starts.get(next.checked_sub(1)?)?;
         let inside = self.run(before).is_some_and(|run| run.end() > range.offset);
         inside.then(|| (before.file, self.position(before, range.offset)))
+    }
+
+    /// Returns the file whose first window ends where `range` does, and the position in it. Tools read whole windows from the
+    /// starts of files, and the kernel requests only the end of a window if it has cached the rest with other files.
+    pub(super) fn file_of_window_end(&self, range: ByteRange) -> Option<(FileIndex, u64)> {
+        let window = range.end().checked_sub(WINDOW_BYTES).filter(|window| *window < range.offset)?;
+        // The window may start within a page; requests are whole pages.
+        let first = self.starts.partition_point(|start| start.offset.saturating_add(PAGE) <= window);
+        let start = self.starts.get(first).filter(|start| start.offset <= window && start.nth == 0)?;
+        Some((start.file, range.offset - start.offset))
     }
 
     fn run(&self, start: &RunStart) -> Option<ByteRange> {

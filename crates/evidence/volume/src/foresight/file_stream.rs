@@ -67,6 +67,12 @@ pub(super) struct FileAccess {
 }
 
 impl FileStreams {
+    /// Returns the least number of steps by which a stream would get to the file; `None` if no stream gets there.
+    pub(super) fn steps_ahead(&self, file_map: &FileMap, file: FileIndex) -> Option<i64> {
+        let reaching = self.streams.iter().filter(|stream| stream.fits(file_map, file));
+        reaching.filter_map(|stream| stream.steps_to(file_map, file)).filter(|steps| *steps > 0).min()
+    }
+
     /// Notes a read of a file; returns the stream it belongs to.
     pub(super) fn accessed(&mut self, file_map: &FileMap, access: FileAccess) -> Option<&mut FileStream> {
         self.clock += u64::from(access.anew);

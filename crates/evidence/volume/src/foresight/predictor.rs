@@ -30,6 +30,15 @@ pub(super) struct HintUsage {
     pub(super) used: u64,
 }
 
+/// What a read reads of a file.
+struct FileRead {
+    file: FileIndex,
+    /// Its position in the file.
+    at: u64,
+    /// Whether the reader reads the file from its start, which may be cached above.
+    begins: bool,
+}
+
 /// A file that is being read.
 struct OpenFile {
     file: FileIndex,
@@ -73,7 +82,7 @@ impl ReadPredictor {
     ) {
         let file_map = Arc::clone(&self.file_map);
         let allowance = self.allowance(usage);
-        let found = file_map.file_at(range);
+        let found = self.file_read(&file_map, range);
         // Knowledge of files predicts better than locality.
         let mut allowed = if found.is_some() { allowance } else { allowance / 2 };
         let mut spend = |range: ByteRange, hinted: &mut u64| {
@@ -85,7 +94,7 @@ impl ReadPredictor {
             }
             false
         };
-        let Some((file, at)) = found else {
+        let Some(FileRead { file, at, begins }) = found else {
             for part in self.locality.read(range, link).into_iter().filter(|part| starved && !part.is_empty()) {
                 spend(part, &mut self.hinted);
             }
@@ -103,7 +112,7 @@ impl ReadPredictor {
         let (from, to) = (open.hinted.max(from), from.saturating_add(open.window));
         // A first read in the middle of a file may belong to something else, such as metadata nearby. Hints are given
         // in large steps, since each one is a request.
-        let access = FileAccess { file, begins: at == 0, anew: known.is_none(), starved };
+        let access = FileAccess { file, begins, anew: known.is_none(), starved };
         let begins = access.anew && access.begins;
         let goes_on = known.is_some() && to.saturating_sub(from) * 4 >= open.window;
         if begins || goes_on {
@@ -122,11 +131,25 @@ impl ReadPredictor {
                     all &= spend(part, &mut self.hinted);
                 }
                 if !all {
+                    tracing::trace!(file = next, "too much was hinted for nothing");
                     break;
                 }
                 stream.advance();
             }
         }
+    }
+
+    /// Returns the file that a read belongs to. The end of a file's first window lies in other files, so there are two answers if
+    /// one of those was meant: then the file counts that a stream gets to first, or else the one that is read from its start.
+    fn file_read(&self, file_map: &FileMap, range: ByteRange) -> Option<FileRead> {
+        let inside = file_map.file_at(range).map(|(file, at)| FileRead { file, at, begins: at == 0 });
+        let Some((file, at)) = file_map.file_of_window_end(range) else { return inside };
+        let window = FileRead { file, at, begins: true };
+        let Some(inside) = inside else { return Some(window) };
+        let steps = |read: &FileRead| self.streams.steps_ahead(file_map, read.file).unwrap_or(i64::MAX);
+        let goes_on = self.open.iter().any(|open| open.file == inside.file);
+        let is_window = steps(&window) < steps(&inside) || !(inside.begins || goes_on);
+        Some(if is_window { window } else { inside })
     }
 
     /// Returns the bytes that may still be hinted: at most as many bytes may be wasted as were read, plus

@@ -1,6 +1,6 @@
 //! The predictor with traces of readers; hinted data is cached at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cheetah_device::ByteRange;
@@ -232,6 +232,49 @@ fn extraction_of_small_files_that_share_windows_waits_for_few() {
         kernel = window.end();
     }
     assert!(reader.starved <= 10, "{} of {}", reader.starved, reader.reads);
+}
+
+/// A file system spreads the files of a directory over several regions, each of which it fills from start to end.
+#[test]
+fn extraction_of_files_that_share_windows_in_many_regions_waits_for_few() {
+    const REGIONS: usize = 9;
+    let mut ends: [u64; REGIONS] = std::array::from_fn(|region| (region as u64) << 30);
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let files: Vec<_> = (0..900)
+        .map(|_| {
+            let end = &mut ends[random(REGIONS as u64) as usize];
+            let pages = if random(6) == 0 { 8 + random(24) } else { 1 + random(3) };
+            *end += pages * GRAIN;
+            ByteRange::between(*end - pages * GRAIN, *end - 1000)
+        })
+        .collect();
+    let mut builder = FileMapBuilder::default();
+    builder.note(
+        0,
+        &DEVICE.into(),
+        (0..).zip(&files).map(|(nth, run)| FileRuns {
+            id: nth,
+            directory: 5,
+            place: nth as u32,
+            runs: smallvec![*run],
+        }),
+    );
+    let mut reader = Reader::new();
+    reader.predictor.learn(builder.build().into());
+    let mut kernel = BTreeSet::new();
+    for file in &files[200..400] {
+        // The kernel requests the runs of pages that it has not cached.
+        let window = ByteRange::new(file.offset, WINDOW_BYTES);
+        let new: Vec<_> = grains(window).filter(|page| kernel.insert(*page)).collect();
+        for run in new.chunk_by(|one, next| one + 1 == *next) {
+            reader.read(ByteRange::new(run[0] * GRAIN, run.len() as u64 * GRAIN));
+        }
+    }
+    assert!(reader.starved <= 6, "{} of {}", reader.starved, reader.reads);
 }
 
 /// For example, the directories of an unknown file system are read in no order, but near each other.
