@@ -30,7 +30,7 @@ pub fn all() -> Vec<List> {
         words: long[..count].to_vec(),
         ignore_case,
     };
-    let counts = [1, 10, 32, 64, 100, 256, 1000, 10_000, 100_000];
+    let counts = [1, 10, 32, 64, 100, 256, 1000, 10_000, 30_000, 100_000];
     let mut lists: Vec<_> = counts.iter().map(|count| first(*count, false)).collect();
     lists.push(List { what: "10000 words of 4 to 14 letters".to_owned(), words: mixed, ignore_case: false });
     lists.extend([10, 64, 256, 1000].map(|count| first(count, true)));
