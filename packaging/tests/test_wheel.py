@@ -26,7 +26,10 @@ IMPORTED = re.findall(r"packages: &\[(.*?)\]", (ROOT / "crates/desk/cheetah/src/
 
 @pytest.fixture(scope="module")
 def wheel(pack: Callable[..., Path]) -> Path:
-    """The wheel, with the extension as scripts/python-env builds it, so that it need not be built again."""
+    """The wheel in the folder CHEETAH_WHEEL, or else one with the extension as scripts/python-env builds it, so that it need not be
+    built again."""
+    if made := sorted(Path(os.environ.get("CHEETAH_WHEEL", os.devnull)).glob("*.whl")):
+        return made[0]
     program("cargo")
     pytest.importorskip("maturin")
     pytest.importorskip("wheel")
