@@ -30,9 +30,13 @@ pub fn all() -> Vec<List> {
         words: long[..count].to_vec(),
         ignore_case,
     };
-    let counts = [1, 10, 32, 64, 100, 256, 1000, 10_000, 30_000, 100_000];
+    let counts = [1, 10, 32, 64, 100, 256, 1000, 3000, 10_000, 30_000, 100_000];
     let mut lists: Vec<_> = counts.iter().map(|count| first(*count, false)).collect();
-    lists.push(List { what: "10000 words of 4 to 14 letters".to_owned(), words: mixed, ignore_case: false });
+    lists.extend([20, 64, 256, 1000, 3000, 10_000].map(|count| List {
+        what: format!("{count} words of 4 to 14 letters"),
+        words: mixed[..count].to_vec(),
+        ignore_case: false,
+    }));
     lists.extend([10, 64, 256, 1000].map(|count| first(count, true)));
     lists.push(List { what: "5000 words with umlauts, any case".to_owned(), words: with_umlauts, ignore_case: true });
     lists

@@ -16,11 +16,12 @@ use crate::together::Together;
 use crate::{Fallible, processor_time};
 
 /// The names, in the order of the columns.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
     "cheetah",
     "together",
     "samples of 3",
     "samples of 4",
+    "samples of 5",
     "aho-corasick, NFA",
     "aho-corasick, DFA",
     "daachorse",
@@ -55,6 +56,7 @@ pub fn of(list: &List) -> Fallible<Vec<Way>> {
         together,
         |list| sampled(list, 3),
         |list| sampled(list, 4),
+        |list| sampled(list, 5),
         |list| automaton(list, AhoCorasickKind::ContiguousNFA),
         |list| automaton(list, AhoCorasickKind::DFA),
         double_array,

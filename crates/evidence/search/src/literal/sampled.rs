@@ -1,7 +1,7 @@
 //! Patterns that are found by samples of the bytes: most bytes are never looked at, and nearly all samples only once.
 //!
 //! Each pattern has a window, which is a part of it. All windows have the same length: at most that of the shortest pattern. A window
-//! consists of overlapping blocks of up to 4 bytes, one for each place in it where a block fits. Blocks are sampled at a stride that is
+//! consists of overlapping blocks of up to 5 bytes, one for each place in it where a block fits. Blocks are sampled at a stride that is
 //! the number of these places. So wherever a window stands, exactly one of its blocks is sampled:
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //! window       quick br                8 bytes: its block `ick` is sampled, at the offset 2 of the window
 //! ```
 //!
-//! A table says for each sampled block, by its hash, at which offsets of a window it stands: for nearly every block at none, and
-//! the next one is sampled. Otherwise the windows that would have it there are looked up by all of their bytes, and the patterns with
-//! such a window are compared.
+//! A filter says for each sampled block, by its hash, whether a window may have it: nearly none does, and the next one is sampled.
+//! Otherwise a table says at which offsets of a window it stands. The windows that would have it there are looked up by all of their
+//! bytes, and the patterns with such a window are compared.
 //!
-//! Unlike an automaton, this has no state that each byte has to wait for, and its tables fit into a processor's cache also for ten
+//! Unlike an automaton, this has no state that each byte has to wait for, and its filter fits into a processor's cache also for ten
 //! thousand patterns. It is slow where many patterns have the same window: [`Sampled::new`] leaves these out.
 
 use std::ops::RangeInclusive;
@@ -27,11 +27,17 @@ use crate::memory::GROWING;
 
 /// The greatest stride: a byte of the table has a bit for each offset of a window.
 const STRIDE_MAX: usize = 8;
-/// The size of the table of blocks, as a power of two: at least what the smallest cache of a processor has room for, and at most
-/// what the second one has.
+/// The number of bits of the filter, as a power of two: at least half of what the smallest cache of a processor has room for, and at
+/// most what the second one has.
+const FILTER_BITS: RangeInclusive<u32> = 17..=23;
+/// Bits of the filter for each block, so that few other blocks meet one by their hash.
+const BITS_OF_BLOCK: usize = 64;
+/// The size of the table of blocks, as a power of two.
 const TABLE_BITS: RangeInclusive<u32> = 14..=20;
-/// Places in that table for each block, so that few other blocks meet one by their hash.
+/// Places in that table for each block.
 const PLACES_OF_BLOCK: usize = 8;
+/// The most bytes of a block: the hash of a block has bits that each bit of a longer one would not alter.
+const BLOCK_BYTES_MAX: usize = 5;
 /// The size of the table of windows, as a power of two.
 const BUCKET_BITS: RangeInclusive<u32> = 4..=20;
 /// The places in a pattern that are considered for its window: as many at its beginning as at its end.
@@ -42,6 +48,8 @@ const TOGETHER: usize = 8;
 const COUNT_BITS: RangeInclusive<u32> = 8..=22;
 /// The golden ratio: products with it have well-mixed high bits (Knuth, section 6.4).
 const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The fraction of the square root of 2: another irrational number.
+const SILVER_64: u64 = 0x6a09_e667_f3bc_c909;
 
 /// How bytes are put together to what is looked up.
 #[derive(Clone, Copy)]
@@ -49,10 +57,10 @@ struct Shape {
     block_bytes: usize,
     /// The distance of samples: the number of blocks in a window.
     stride: usize,
-    /// The bytes of a block among four bytes.
-    block_mask: u32,
+    /// The bytes of a block among eight bytes.
+    block_mask: u64,
     /// What is set in each byte: if case is ignored, the bit in which the cases of an ASCII letter differ.
-    fold: u32,
+    fold: u64,
 }
 
 /// The window of a pattern.
@@ -67,6 +75,10 @@ struct Window {
 /// Patterns, to be found by samples.
 pub struct Sampled {
     shape: Shape,
+    /// For each hash of a block, whether a window has such a block: a bit each.
+    filter: Box<[u64]>,
+    /// The bits of a hash that are used in `filter`.
+    filter_mask: usize,
     /// For each hash of a block, the offsets of windows at which such a block stands, a bit each.
     offsets: Box<[u8]>,
     /// The bits of a hash that are used in `offsets`.
@@ -80,12 +92,12 @@ pub struct Sampled {
 }
 
 impl Shape {
-    /// Returns the shape for patterns of at least this length, with blocks of up to `block_bytes`, at most 4.
+    /// Returns the shape for patterns of at least this length, with blocks of up to `block_bytes`, at most [`BLOCK_BYTES_MAX`].
     fn new(pattern_bytes_min: usize, block_bytes: usize, ignore_case: bool) -> Self {
-        let block_bytes = block_bytes.clamp(1, 4).min(pattern_bytes_min.max(1));
+        let block_bytes = block_bytes.clamp(1, BLOCK_BYTES_MAX).min(pattern_bytes_min.max(1));
         let stride = (pattern_bytes_min.max(1) - block_bytes + 1).min(STRIDE_MAX);
-        let block_mask = u32::MAX >> (32 - 8 * block_bytes);
-        Self { block_bytes, stride, block_mask, fold: if ignore_case { 0x2020_2020 } else { 0 } }
+        let block_mask = u64::MAX >> (64 - 8 * block_bytes);
+        Self { block_bytes, stride, block_mask, fold: if ignore_case { 0x2020_2020_2020_2020 } else { 0 } }
     }
 
     const fn window_bytes(self) -> usize {
@@ -93,17 +105,17 @@ impl Shape {
     }
 
     /// The block at the beginning of these bytes.
-    const fn block(self, bytes: [u8; 4]) -> u32 {
-        (u32::from_le_bytes(bytes) | self.fold) & self.block_mask
+    const fn block(self, bytes: [u8; 8]) -> u64 {
+        (u64::from_le_bytes(bytes) | self.fold) & self.block_mask
     }
 
     /// What a window is looked up by: nearly always another for other bytes.
     fn key(self, window: &[u8]) -> u64 {
         let four = |from: usize| {
-            let bytes = first_four(window.get(from..).unwrap_or_default());
-            u64::from(u32::from_le_bytes(bytes) | self.fold)
+            let bytes: [u8; 4] = first(window.get(from..).unwrap_or_default());
+            u64::from(u32::from_le_bytes(bytes)) | (self.fold & u64::from(u32::MAX))
         };
-        // Windows have at most 11 bytes: three times four are all of them.
+        // Windows have at most 12 bytes: three times four are all of them.
         let last = window.len().saturating_sub(4);
         (four(0) | (four(last) << 32)) ^ four(last / 2).wrapping_mul(GOLDEN_64)
     }
@@ -113,8 +125,9 @@ impl Sampled {
     /// What [`Sampled::new`] takes at most for this many patterns, in bytes.
     pub fn memory_bytes(patterns: usize) -> usize {
         let twice = patterns.saturating_mul(2);
+        let filter = (1usize << bits(patterns.saturating_mul(STRIDE_MAX * BITS_OF_BLOCK), FILTER_BITS)) / 8;
         let blocks = 1usize << bits(patterns.saturating_mul(STRIDE_MAX * PLACES_OF_BLOCK), TABLE_BITS);
-        let tables = blocks + ((1usize << bits(twice, BUCKET_BITS)) + 1) * size_of::<u32>();
+        let tables = filter + blocks + ((1usize << bits(twice, BUCKET_BITS)) + 1) * size_of::<u32>();
         let counts = (1usize << bits(twice, COUNT_BITS)) * 2 * size_of::<u32>();
         // The list of windows may be copied when it has its length.
         let windows = patterns.saturating_mul(2 * size_of::<Window>());
@@ -136,15 +149,20 @@ impl Sampled {
 
     /// The tables of these windows.
     fn of(shape: Shape, patterns: &Patterns, mut windows: Vec<Window>) -> Self {
-        let table_bits = bits(windows.len() * shape.stride * PLACES_OF_BLOCK, TABLE_BITS);
-        let offsets_mask = (1 << table_bits) - 1;
-        let mut offsets = vec![0u8; 1 << table_bits].into_boxed_slice();
+        let blocks = windows.len() * shape.stride;
+        let filter_bits = 1usize << bits(blocks * BITS_OF_BLOCK, FILTER_BITS);
+        let (filter_mask, mut filter) = (filter_bits - 1, vec![0u64; filter_bits / 64].into_boxed_slice());
+        let table_places = 1usize << bits(blocks * PLACES_OF_BLOCK, TABLE_BITS);
+        let (offsets_mask, mut offsets) = (table_places - 1, vec![0u8; table_places].into_boxed_slice());
         for window in &windows {
             let from = window.offset as usize;
             let bytes = patterns.bytes(window.pattern).get(from..from + shape.window_bytes()).unwrap_or_default();
             for (offset, block) in bytes.windows(shape.block_bytes).enumerate() {
-                let place = block_hash(shape.block(first_four(block)), offsets_mask);
-                offsets.get_mut(place).into_iter().for_each(|offsets| *offsets |= 1 << offset);
+                let block = shape.block(first(block));
+                let bit = filter_hash(block, filter_mask);
+                filter.get_mut(bit / 64).into_iter().for_each(|bits| *bits |= 1 << (bit % 64));
+                let offsets = offsets.get_mut(table_hash(block, offsets_mask));
+                offsets.into_iter().for_each(|offsets| *offsets |= 1 << offset);
             }
         }
         let bucket_bits = bits(2 * windows.len(), BUCKET_BITS);
@@ -152,7 +170,7 @@ impl Sampled {
         windows.sort_unstable_by_key(|window| key_hash(window.key, buckets_shift));
         let before = |bucket| windows.partition_point(|window| key_hash(window.key, buckets_shift) < bucket);
         let buckets = (0..=1 << bucket_bits).map(|bucket| number(before(bucket))).collect();
-        Self { shape, offsets, offsets_mask, windows: windows.into(), buckets, buckets_shift }
+        Self { shape, filter, filter_mask, offsets, offsets_mask, windows: windows.into(), buckets, buckets_shift }
     }
 
     /// Calls `found` with the number of each pattern in `bytes`, and where it begins. The patterns are those that it was made of.
@@ -184,39 +202,42 @@ impl Sampled {
         debug_assert_eq!(self.shape.stride, STRIDE);
         let mut at = 0;
         // Samples do not depend on each other, so that the processor works at several of them at once.
-        while let Some(part) = bytes.get(at..).and_then(|rest| rest.get(..(TOGETHER - 1) * STRIDE + 4)) {
-            let offsets = |nth: usize| self.offsets_of(part[nth * STRIDE..].first_chunk().copied().unwrap_or_default());
-            // Of nearly all, there are none. Otherwise they are looked up again, one by one.
-            if (0..TOGETHER).fold(0, |any, nth| any | offsets(nth)) != 0 {
-                for nth in 0..TOGETHER {
-                    self.look_up(patterns, bytes, (at + nth * STRIDE, offsets(nth)), found)?;
-                }
+        while let Some(part) = bytes.get(at..).and_then(|rest| rest.get(..(TOGETHER - 1) * STRIDE + 8)) {
+            let passed = |nth: usize| self.passes(part[nth * STRIDE..].first_chunk().copied().unwrap_or_default());
+            // Nearly always none.
+            let mut all = (0..TOGETHER).fold(0u64, |all, nth| all | (passed(nth) << nth));
+            while all != 0 {
+                let nth = all.trailing_zeros() as usize;
+                all &= all - 1;
+                self.look_up(patterns, bytes, at + nth * STRIDE, found)?;
             }
             at += TOGETHER * STRIDE;
         }
         for at in (at..bytes.len()).step_by(STRIDE) {
-            let offsets = self.offsets_of(first_four(bytes.get(at..).unwrap_or_default()));
-            self.look_up(patterns, bytes, (at, offsets), found)?;
+            self.look_up(patterns, bytes, at, found)?;
         }
         Ok(())
     }
 
-    /// The offsets at which windows may have the block at the beginning of these bytes, a bit each.
+    /// 1 if a window may have the block at the beginning of these bytes, else 0.
     #[inline(always)]
-    fn offsets_of(&self, bytes: [u8; 4]) -> u8 {
-        self.offsets.get(block_hash(self.shape.block(bytes), self.offsets_mask)).copied().unwrap_or_default()
+    fn passes(&self, bytes: [u8; 8]) -> u64 {
+        let bit = filter_hash(self.shape.block(bytes), self.filter_mask);
+        (self.filter.get(bit / 64).copied().unwrap_or_default() >> (bit % 64)) & 1
     }
 
-    /// Looks up the windows that have the block at `at` at one of these offsets.
+    /// Looks up the windows that have the block at `at`.
     // It is called for few samples, and the loop over them is faster without it.
     #[inline(never)]
     fn look_up(
         &self,
         patterns: &Patterns,
         bytes: &[u8],
-        (at, mut offsets): (usize, u8),
+        at: usize,
         found: &mut impl FnMut(u32, usize) -> Result<()>,
     ) -> Result<()> {
+        let block = self.shape.block(first(bytes.get(at..).unwrap_or_default()));
+        let mut offsets = self.offsets.get(table_hash(block, self.offsets_mask)).copied().unwrap_or_default();
         while offsets != 0 {
             let offset = offsets.trailing_zeros() as usize;
             offsets &= offsets - 1;
@@ -293,12 +314,12 @@ fn windows(shape: Shape, patterns: &Patterns, chosen: &[u32], alike_max: u32) ->
     (windows, left_out)
 }
 
-/// The first four bytes, followed by zeros if there are fewer.
-fn first_four(bytes: &[u8]) -> [u8; 4] {
+/// The first bytes, followed by zeros if there are fewer.
+fn first<const COUNT: usize>(bytes: &[u8]) -> [u8; COUNT] {
     bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut four = [0; 4];
-        four.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        four
+        let mut some = [0; COUNT];
+        some.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        some
     })
 }
 
@@ -308,8 +329,13 @@ fn bits(places: usize, within: RangeInclusive<u32>) -> u32 {
 }
 
 /// Of the product, bits that every bit of the block alters, at a constant place: a shift by a variable takes longer.
-const fn block_hash(block: u32, mask: usize) -> usize {
-    ((block as u64).wrapping_mul(GOLDEN_64) >> 40) as usize & mask
+const fn filter_hash(block: u64, mask: usize) -> usize {
+    (block.wrapping_mul(GOLDEN_64) >> (8 * BLOCK_BYTES_MAX)) as usize & mask
+}
+
+/// As in the filter, with another factor: blocks that meet one in the filter hardly meet it here, too.
+const fn table_hash(block: u64, mask: usize) -> usize {
+    (block.wrapping_mul(SILVER_64) >> (8 * BLOCK_BYTES_MAX)) as usize & mask
 }
 
 /// Not truncated: the shift leaves the bits of a small table.

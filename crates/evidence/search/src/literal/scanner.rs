@@ -15,20 +15,22 @@ use super::together::Together;
 use crate::found::number;
 use crate::memory::{GROWING, Memory};
 
-/// Up to this many patterns are few: for 100 and for 256 of them, blocks of three bytes are as fast as blocks of four, and for more they are
-/// slower, as `workshop/bench/words.md` shows.
-const FEW_MAX: usize = 256;
-
 /// How patterns are searched.
-struct Choice {
+struct Choice<W> {
     /// The lengths in bytes from which on patterns are searched together: up to the next one.
     lengths: &'static [usize],
-    /// The bytes of a block among long patterns. Longer ones tell more of the bytes around them, and are fewer in a window.
-    block_bytes: usize,
+    /// The way for patterns of like lengths, by their number and the length of the shortest in bytes.
+    way: W,
     /// The most patterns that are compared where the bytes look like them.
     alike_max: u32,
-    /// The most patterns that are found by their first bytes.
-    together_max: usize,
+}
+
+/// How patterns of like lengths are searched.
+struct Way {
+    /// Whether they are found by their first bytes, where that can be.
+    is_together: bool,
+    /// Else, the most bytes of a block. Longer ones tell more of the bytes around them, and are fewer in a window.
+    block_bytes: usize,
 }
 
 /// An automaton with more states is not made a table of all bytes for each state.
@@ -41,19 +43,18 @@ const MATCH_BYTES: usize = GROWING * (8 + 4);
 /// What the tables of all bytes take for the first states, or for all of an automaton with few.
 const TABLES_BYTES: usize = 16 << 20;
 
-/// Patterns of up to three bytes are searched apart, as these have all blocks sampled. Up to 64 are found together: the library takes no more,
-/// and up to there this is the fastest way, as `workshop/bench/words.md` shows.
-const FEW: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 64 };
-/// Of many patterns, those that are long are searched apart if most are: a few short ones would let samples of all lie close together.
-const MANY_LONG: Choice = Choice { lengths: &[1, 4, LONG_BYTES], block_bytes: 4, alike_max: 16, together_max: 0 };
-/// Else the short ones decide, and a second search would cost more.
-const MANY: Choice = Choice { lengths: &[1, 4], block_bytes: 3, alike_max: 16, together_max: 0 };
+/// Patterns of up to three bytes are searched apart, as these have all blocks sampled.
+const LENGTHS: &[usize] = &[1, 4];
+/// Of many patterns, those that are long are searched apart if most are: a few short ones would let samples of all lie close together. Else
+/// the short ones decide, and a second search would cost more.
+const LENGTHS_OF_LONG: &[usize] = &[1, 4, LONG_BYTES];
+/// More patterns than this are many.
+const FEW_MAX: usize = 256;
 /// The length in bytes from which on patterns are long.
 const LONG_BYTES: usize = 8;
-/// The most bytes of a block among shorter patterns: with longer ones, nearly each byte would be the beginning of a sample.
-const SHORT_BLOCK_BYTES_MAX: usize = 3;
 /// Most patterns are long if there are as many times more of them than of shorter ones.
 const MOSTLY: usize = 4;
+const ALIKE_MAX: u32 = 16;
 
 /// Patterns, to be found wherever they stand.
 pub struct Scanner {
@@ -76,15 +77,12 @@ impl Scanner {
     ///
     /// `Kind::Misuse` if that may take more than the memory.
     pub fn new(patterns: Patterns, memory: &mut Memory) -> Result<Self> {
-        let choice = match () {
-            () if patterns.len() <= FEW_MAX => &FEW,
-            () if are_mostly_long(&patterns) => &MANY_LONG,
-            () => &MANY,
-        };
-        Self::chosen(patterns, choice, memory)
+        let are_apart = patterns.len() > FEW_MAX && are_mostly_long(&patterns);
+        let lengths = if are_apart { LENGTHS_OF_LONG } else { LENGTHS };
+        Self::chosen(patterns, &Choice { lengths, way, alike_max: ALIKE_MAX }, memory)
     }
 
-    fn chosen(patterns: Patterns, choice: &Choice, memory: &mut Memory) -> Result<Self> {
+    fn chosen(patterns: Patterns, choice: &Choice<impl Fn(usize, usize) -> Way>, memory: &mut Memory) -> Result<Self> {
         let mut engines = Vec::new();
         let ends = choice.lengths.iter().skip(1).copied().chain([usize::MAX]);
         for (from, end) in choice.lengths.iter().copied().zip(ends) {
@@ -96,15 +94,15 @@ impl Scanner {
             memory.take(count.saturating_mul(GROWING * size_of::<u32>()))?;
             memory.take(Sampled::memory_bytes(count))?;
             let like: Vec<u32> = (0..number(patterns.len())).filter(is_like).collect();
-            if count <= choice.together_max
+            let shortest = like.iter().map(|pattern| patterns.bytes(*pattern).len()).min().unwrap_or_default();
+            let way = (choice.way)(count, shortest);
+            if way.is_together
                 && let Some(together) = Together::new(&patterns, &like, memory)?
             {
                 engines.push(Engine::Together(together));
                 continue;
             }
-            let is_long = from >= LONG_BYTES;
-            let block_bytes = choice.block_bytes.min(if is_long { usize::MAX } else { SHORT_BLOCK_BYTES_MAX });
-            let (sampled, left_out) = Sampled::new(&patterns, &like, block_bytes, choice.alike_max);
+            let (sampled, left_out) = Sampled::new(&patterns, &like, way.block_bytes, choice.alike_max);
             engines.extend(sampled.map(Engine::Sampled));
             if !left_out.is_empty() {
                 engines.push(Engine::Automaton(automaton(&patterns, &left_out, memory)?, left_out));
@@ -134,6 +132,22 @@ impl Scanner {
             }
         }
         Ok(())
+    }
+}
+
+/// The way for patterns by their number, and the length of the shortest in bytes: the fastest, as `workshop/bench/words.md` shows. Among short
+/// patterns, samples of longer blocks lie closer together.
+const fn way(count: usize, shortest: usize) -> Way {
+    match shortest < LONG_BYTES {
+        true => Way { is_together: count <= 64, block_bytes: if count <= 4000 { 3 } else { 4 } },
+        false => {
+            let block_bytes = match count {
+                ..=100 => 3,
+                ..=4000 => 4,
+                _ => 5,
+            };
+            Way { is_together: count <= 32, block_bytes }
+        }
     }
 }
 
@@ -248,9 +262,10 @@ mod tests {
             let expected = naive(&patterns, ignore_case, &bytes);
             let classes: [&'static [usize]; 3] = [&[1], &[1, 4], &[1, 4, 8]];
             for lengths in classes {
-                for block_bytes in 1..=4 {
-                    for (alike_max, together_max) in [(0, 0), (1, 0), (1000, 0), (0, 64)] {
-                        let choice = Choice { lengths, block_bytes, alike_max, together_max };
+                for block_bytes in 1..=5 {
+                    for (alike_max, is_together) in [(0, false), (1, false), (1000, false), (0, true)] {
+                        let way = |_, _| Way { is_together, block_bytes };
+                        let choice = Choice { lengths, way, alike_max };
                         let patterns = numbered(&patterns, ignore_case);
                         let scanner = Scanner::chosen(patterns, &choice, &mut Memory::of(usize::MAX)).unwrap();
                         prop_assert_eq!(&found(&scanner, &bytes), &expected);
@@ -279,7 +294,7 @@ mod tests {
 
     #[test]
     fn few_and_many_words_of_all_lengths_are_found_as_an_automaton_finds_them() {
-        for count in [10, FEW_MAX, FEW_MAX + 1, 3000] {
+        for count in [10, FEW_MAX, FEW_MAX + 1, 3000, 9000] {
             let (words, text) = words_and_text(count);
             let automaton = AhoCorasick::new(&words).unwrap();
             let matches = automaton.find_overlapping_iter(&text);
@@ -291,7 +306,7 @@ mod tests {
 
     #[test]
     fn some_dozens_of_patterns_are_found_together_wherever_several_begin() {
-        let words: Vec<Vec<u8>> = (1..=40).map(|len| vec![b'a'; len + 30]).collect();
+        let words: Vec<Vec<u8>> = (1..=30).map(|len| vec![b'a'; len + 30]).collect();
         let scanner = scanner(&words);
         // Not every processor has the instructions.
         assert!(cfg!(not(target_arch = "x86_64")) || matches!(&scanner.engines[..], [Engine::Together(_)]));
