@@ -20,7 +20,7 @@ pub struct Batch {
     pub why: Option<Arc<str>>,
     /// The hits that begin in it, in order.
     pub hits: Vec<Hit>,
-    /// The node that searched it; `None` if this process did.
+    /// The node that found its hits; `None` if this process did, or if there are none.
     pub node: Option<Arc<SearchNode>>,
 }
 
@@ -28,6 +28,12 @@ impl Batch {
     /// A range that was not searched.
     pub(crate) fn gap(range: ByteRange, state: State, why: Arc<str>) -> Self {
         Self { range, state, why: Some(why), hits: Vec::new(), node: None }
+    }
+
+    /// Whether a batch follows at once, and neither has hits.
+    pub(crate) fn goes_on_in(&self, next: &Self) -> bool {
+        let has_nothing = |batch: &Self| batch.state == State::Read && batch.hits.is_empty();
+        self.range.end() == next.range.offset && has_nothing(self) && has_nothing(next)
     }
 
     /// The result for a part of the range.

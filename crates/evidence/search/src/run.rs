@@ -19,8 +19,8 @@ use crate::search::Search;
 /// The usual number of reads in flight: of a source behind a link.
 const READ_AHEAD: usize = 8;
 
-/// The length of the longest window that is searched without another thread: a seam of short patterns takes less time than a thread takes
-/// to wake up.
+/// The most bytes of windows that are searched without another thread: a few seams of short patterns take less time than a thread takes to
+/// wake up.
 const AT_ONCE_BYTES: usize = 16 << 10;
 
 /// The maximum size of a part.
@@ -69,8 +69,8 @@ enum Part {
 pub enum SourcePart {
     /// It was read, apart from ranges that cannot be.
     Read(Vec<Piece>),
-    /// It was searched where it lies.
-    Searched(SearchedPart),
+    /// It was searched where it lies, in parts that follow each other.
+    Searched(Vec<SearchedPart>),
     /// The source does not have it yet.
     Absent(ByteRange),
     /// The source failed as a whole.
@@ -121,8 +121,9 @@ pub fn run_parts(
     let reads = parts.map(Some);
     let steps = reads
         .chain(stream::iter([None]))
-        .scan(Seams::new(search.overlap()), |seams, read| future::ready(Some(stream::iter(steps(seams, read)))));
-    let batches = steps.flatten().map(move |step| carry_out(search.clone(), step)).buffered(workers.max(1));
+        .scan(Seams::new(search.overlap()), |seams, read| future::ready(Some(steps(seams, read))));
+    let done = steps.map(move |steps| carry_out(search.clone(), steps)).buffered(workers.max(1));
+    let batches = done.flat_map(stream::iter);
     let mut has_failed = false;
     let until_failed = move |batch: &Result<Batch>| {
         let goes_on = !has_failed;
@@ -176,17 +177,18 @@ fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
             interrupt(seams, &mut steps);
             steps.push(Step::Fail(error));
         }
-        Some(SourcePart::Searched(part)) => {
-            let SearchedPart { range, head, tail, hits, node } = part;
+        Some(SourcePart::Searched(parts)) => {
             let edge = seams.overlap().edge();
-            let core = seams.overlap().core(range).filter(|_| head.len() == edge && tail.len() == edge);
-            let Some(core) = core else {
-                steps.push(Step::Fail(Error::failed(format!("searching {range}: it has no edges"))));
-                return steps;
-            };
-            steps.extend(seams.push(range.offset, head.into()).into_iter().map(Step::Scan));
-            steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits, node }));
-            seams.resume(range.end(), &tail);
+            for SearchedPart { range, head, tail, hits, node } in parts {
+                let core = seams.overlap().core(range).filter(|_| head.len() == edge && tail.len() == edge);
+                let Some(core) = core else {
+                    steps.push(Step::Fail(Error::failed(format!("searching {range}: it has no edges"))));
+                    break;
+                };
+                steps.extend(seams.push(range.offset, head.into()).into_iter().map(Step::Scan));
+                steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits, node }));
+                seams.resume(range.end(), &tail);
+            }
         }
         Some(SourcePart::Read(pieces)) => {
             for (range, read) in pieces {
@@ -203,18 +205,31 @@ fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
     steps
 }
 
-async fn carry_out(search: Arc<Search>, step: Step) -> Result<Batch> {
-    let window = match step {
-        Step::Done(batch) => return Ok(batch),
-        Step::Fail(error) => return Err(error),
-        Step::Scan(window) => window,
-    };
-    let range = window.own;
-    let hits = if window.bytes.len() <= AT_ONCE_BYTES {
-        search.scan(&window)?
-    } else {
-        let task = tokio::task::spawn_blocking(move || search.scan(&window));
-        task.await.map_err(|error| Error::failed(format!("searching {range}: {error}")))??
-    };
-    Ok(Batch { range, state: State::Read, why: None, hits, node: None })
+async fn carry_out(search: Arc<Search>, steps: Vec<Step>) -> Vec<Result<Batch>> {
+    let bytes_of = |step: &Step| if let Step::Scan(window) = step { window.bytes.len() } else { 0 };
+    if steps.iter().map(bytes_of).sum::<usize>() <= AT_ONCE_BYTES {
+        return results(&search, steps);
+    }
+    let task = tokio::task::spawn_blocking(move || results(&search, steps));
+    task.await.unwrap_or_else(|error| vec![Err(Error::failed(format!("searching a part: {error}")))])
+}
+
+/// The results of steps. Those without hits become one, as there may be many.
+fn results(search: &Search, steps: Vec<Step>) -> Vec<Result<Batch>> {
+    let mut results: Vec<Result<Batch>> = Vec::new();
+    for step in steps {
+        let found = match step {
+            Step::Done(batch) => Ok(Batch { node: batch.node.filter(|_| !batch.hits.is_empty()), ..batch }),
+            Step::Fail(error) => Err(error),
+            Step::Scan(window) => search.scan(&window).map(|hits| {
+                let (state, why, node) = (State::Read, None, None);
+                Batch { range: window.own, state, why, hits, node }
+            }),
+        };
+        match (results.last_mut(), found) {
+            (Some(Ok(last)), Ok(batch)) if last.goes_on_in(&batch) => last.range.len += batch.range.len,
+            (_, found) => results.push(found),
+        }
+    }
+    results
 }

@@ -44,6 +44,8 @@ const ORDER_STEP_BYTES: usize = 256 << 10;
 const ORDER_STEPS_MAX: usize = 8;
 /// The least number of edges that fit in a unit: of a smaller one, most would be sent.
 const EDGES_MIN: u64 = 4;
+/// The most units that are taken as one part: their seams are searched by one thread, and further ones by another.
+const TAKEN_MAX: usize = 256;
 /// Reads in flight.
 const READS: usize = 8;
 
@@ -186,8 +188,8 @@ struct Near {
 
 /// What to do with a range of the drive.
 enum Todo {
-    /// The node of this name has searched it.
-    Take(Arc<str>, SearchedPart),
+    /// The nodes of these names have searched parts of it that follow each other.
+    Take(Vec<(Arc<str>, SearchedPart)>),
     /// It is to be read, for this reason.
     Read(Arc<str>, ByteRange),
     Fail(Error),
@@ -220,7 +222,8 @@ impl Near {
         let mut todo: Vec<Todo> = Vec::new();
         for (range, found) in ranges.into_iter().zip(found) {
             match (found, todo.last_mut()) {
-                (Ok((name, part)), _) => todo.push(Todo::Take(name, part)),
+                (Ok(part), Some(Todo::Take(parts))) if parts.len() < TAKEN_MAX => parts.push(part),
+                (Ok(part), _) => todo.push(Todo::Take(vec![part])),
                 (Err(why), Some(Todo::Read(same, last))) if *same == why && last.len + range.len <= UNIT_BYTES_MAX => {
                     last.len += range.len;
                 }
@@ -231,19 +234,25 @@ impl Near {
     }
 
     async fn carry_out(self: Arc<Self>, todo: Todo) -> SourcePart {
-        let (by, range, part) = match todo {
-            Todo::Take(name, part) => {
-                let part = SearchedPart { node: self.named.get(&name).cloned(), ..part };
-                (DoneBy::Node(name), part.range, SourcePart::Searched(part))
+        match todo {
+            Todo::Take(parts) => {
+                let mut done = self.done.lock();
+                let of_node = |(name, part): (Arc<str>, SearchedPart)| {
+                    let node = self.named.get(&name).cloned();
+                    done.add(&DoneBy::Node(name), part.range.len);
+                    SearchedPart { node, ..part }
+                };
+                SourcePart::Searched(parts.into_iter().map(of_node).collect())
             }
             Todo::Read(why, range) => match read_around(&self.device, range).await {
-                Ok(pieces) => (DoneBy::Here(why), range, SourcePart::Read(pieces)),
-                Err(error) => return SourcePart::Failed(Error::device("reading the drive")(error)),
+                Ok(pieces) => {
+                    self.done.lock().add(&DoneBy::Here(why), range.len);
+                    SourcePart::Read(pieces)
+                }
+                Err(error) => SourcePart::Failed(Error::device("reading the drive")(error)),
             },
-            Todo::Fail(error) => return SourcePart::Failed(error),
-        };
-        self.done.lock().add(&by, range.len);
-        part
+            Todo::Fail(error) => SourcePart::Failed(error),
+        }
     }
 }
 

@@ -142,8 +142,8 @@ const fn way(count: usize, shortest: usize) -> Way {
         true => Way { is_together: count <= 64, block_bytes: if count <= 4000 { 3 } else { 4 } },
         false => {
             let block_bytes = match count {
-                ..=100 => 3,
-                ..=4000 => 4,
+                0..=100 => 3,
+                101..=4000 => 4,
                 _ => 5,
             };
             Way { is_together: count <= 32, block_bytes }

@@ -76,13 +76,13 @@ pub fn searched_alone(order: &Order, bytes: &[u8], parts: &[(usize, bool)]) -> S
             continue;
         }
         sources.push(match search.overlap().core(range).filter(|_| alone) {
-            Some(_) => SourcePart::Searched(SearchedPart {
+            Some(_) => SourcePart::Searched(vec![SearchedPart {
                 range,
                 head: part[..edge].to_vec(),
                 tail: part[part.len() - edge..].to_vec(),
                 hits: search.scan_alone(range.offset, &part, usize::MAX).unwrap(),
                 node: None,
-            }),
+            }]),
             None => SourcePart::Read(vec![(range, Ok(part.into()))]),
         });
     }
