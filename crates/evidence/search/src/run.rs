@@ -210,11 +210,17 @@ async fn carry_out(search: Arc<Search>, steps: Vec<Step>) -> Vec<Result<Batch>> 
     if steps.iter().map(bytes_of).sum::<usize>() <= AT_ONCE_BYTES {
         return results(&search, steps);
     }
+    let windows =
+        || steps.iter().filter_map(|step| if let Step::Scan(window) = step { Some(window.own) } else { None });
+    let range = ByteRange::between(
+        windows().next().map_or(0, |first| first.offset),
+        windows().last().map_or(0, |last| last.end()),
+    );
     let task = tokio::task::spawn_blocking(move || results(&search, steps));
-    task.await.unwrap_or_else(|error| vec![Err(Error::failed(format!("searching a part: {error}")))])
+    task.await.unwrap_or_else(|error| vec![Err(Error::failed(format!("searching {range}: {error}")))])
 }
 
-/// The results of steps. Those without hits become one, as there may be many.
+/// The results of steps, up to the first that fails. Those without hits become one, as there may be many.
 fn results(search: &Search, steps: Vec<Step>) -> Vec<Result<Batch>> {
     let mut results: Vec<Result<Batch>> = Vec::new();
     for step in steps {
@@ -228,7 +234,11 @@ fn results(search: &Search, steps: Vec<Step>) -> Vec<Result<Batch>> {
         };
         match (results.last_mut(), found) {
             (Some(Ok(last)), Ok(batch)) if last.goes_on_in(&batch) => last.range.len += batch.range.len,
-            (_, found) => results.push(found),
+            (_, Ok(batch)) => results.push(Ok(batch)),
+            (_, Err(error)) => {
+                results.push(Err(error));
+                break;
+            }
         }
     }
     results

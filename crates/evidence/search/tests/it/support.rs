@@ -75,16 +75,21 @@ pub fn searched_alone(order: &Order, bytes: &[u8], parts: &[(usize, bool)]) -> S
         if range.is_empty() {
             continue;
         }
-        sources.push(match search.overlap().core(range).filter(|_| alone) {
-            Some(_) => SourcePart::Searched(vec![SearchedPart {
-                range,
-                head: part[..edge].to_vec(),
-                tail: part[part.len() - edge..].to_vec(),
-                hits: search.scan_alone(range.offset, &part, usize::MAX).unwrap(),
-                node: None,
-            }]),
-            None => SourcePart::Read(vec![(range, Ok(part.into()))]),
-        });
+        if search.overlap().core(range).filter(|_| alone).is_none() {
+            sources.push(SourcePart::Read(vec![(range, Ok(part.into()))]));
+            continue;
+        }
+        let searched = SearchedPart {
+            range,
+            head: part[..edge].to_vec(),
+            tail: part[part.len() - edge..].to_vec(),
+            hits: search.scan_alone(range.offset, &part, usize::MAX).unwrap(),
+            node: None,
+        };
+        match sources.last_mut() {
+            Some(SourcePart::Searched(parts)) if parts.len() < 3 => parts.push(searched),
+            _ => sources.push(SourcePart::Searched(vec![searched])),
+        }
     }
     collected(&search, bytes.len() as u64, run_parts(&search, stream::iter(sources), 3))
 }
